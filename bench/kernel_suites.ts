@@ -19,6 +19,7 @@ const FOLDERS: Readonly<Record<string, () => Promise<{ readonly suite: unknown }
   'compress/snap_scores': () => import('../shaders/compress/snap_scores/cases.js'),
   'compress/snap_select': () => import('../shaders/compress/snap_select/cases.js'),
   'embedding/embedding': () => import('../shaders/embedding/embedding/cases.js'),
+  'linear/clip': () => import('../shaders/linear/clip/cases.js'),
   'linear/linear': () => import('../shaders/linear/linear/cases.js'),
   'linear/linear_add_norm': () => import('../shaders/linear/linear_add_norm/cases.js'),
   'linear/linear_conv': () => import('../shaders/linear/linear_conv/cases.js'),

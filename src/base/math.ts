@@ -28,6 +28,11 @@ export function joinBytes(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer>
   return all;
 }
 
+export const joinFloats = (parts: readonly Float32Array[]): Float32Array =>
+  new Float32Array(
+    joinBytes(parts.map((part) => new Uint8Array(part.buffer, part.byteOffset, part.byteLength))).buffer,
+  );
+
 /** In lower-case hex. */
 export const toHex = (bytes: Uint8Array): string =>
   Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');

@@ -67,6 +67,21 @@ test('--image: of a text, of ids, and of a message', { timeout: 120_000 }, async
   }
 });
 
+test.each([
+  ['lfm2_vl', '<image>'],
+  ['gemma4', '<|image|>'],
+] as const)('--image of %s: at its own placeholder %s', { timeout: 120_000 }, async (kind, mark) => {
+  const own = join(folder, kind);
+  await writeModelFolder(own, makeRandomVision({ kind, seed: 8 }).files);
+  const sha = async (image: string): Promise<string> => {
+    const prompt = ['--prompt', `so ${mark} there`, '--image', image];
+    const { code, stdout, stderr } = await runHere(['logits', own, ...common.slice(1), ...prompt]);
+    expect(code, stderr).toBe(0);
+    return (JSON.parse(stdout) as Logits).results[0]!.sha256;
+  };
+  expect(await sha(red)).not.toBe(await sha(blue));
+});
+
 test(
   '--image of a GGUF file: with the mmproj file beside it, or the one that is named',
   { timeout: 120_000 },

@@ -54,14 +54,20 @@ export function idefics3Tiles(picture: Picture, { tile, longestEdge, splits, fil
   const cut = resize(sized, ...wholeTiles(first, tile), filter);
   if (cut.width <= tile && cut.height <= tile) return { tiles: [cut], rows: 0, columns: 0 };
   const [rows, columns] = [cut.height / tile, cut.width / tile];
-  const tiles = range(0, rows * columns).map((at) =>
-    crop(cut, (at % columns) * tile, Math.floor(at / columns) * tile, tile, tile),
-  );
-  return { tiles: [...tiles, resize(cut, tile, tile, filter)], rows, columns };
+  return { tiles: [...tilesOf(cut, tile, rows, columns), resize(cut, tile, tile, filter)], rows, columns };
 }
 
-/** What stands in a prompt for a picture, with `count` placeholders a tile. */
-export function idefics3Text({ rows, columns }: Pick<Tiles, 'rows' | 'columns'>, count: number): string {
+/** Row by row. */
+export const tilesOf = (picture: Picture, tile: number, rows: number, columns: number): Picture[] =>
+  range(0, rows * columns).map((at) =>
+    crop(picture, (at % columns) * tile, Math.floor(at / columns) * tile, tile, tile),
+  );
+
+/** What stands in a prompt for a picture: each tile has as many placeholders. */
+export function idefics3Text(
+  { rows, columns }: Pick<Tiles, 'rows' | 'columns'>,
+  [count = 0]: readonly number[],
+): string {
   const [fake, image] = ['<fake_token_around_image>', '<image>'.repeat(count)];
   const whole = `${fake}<global-img>${image}${fake}`;
   if (rows === 0) return whole;

@@ -3,9 +3,10 @@ import sharp from 'sharp';
 import { describe, expect, test } from 'vitest';
 import { dataUrlBytes, decodeImage } from './decode.js';
 import { readHeader } from './header.js';
+import { cutPicture, cutSettings, type CutShape } from './cuts.js';
 import { idefics3Text, idefics3Tiles } from './idefics3.js';
 import type { Picture } from './picture.js';
-import { qwenSize } from './qwen.js';
+import { qwenSize } from './sizes.js';
 import { type Filter, resize } from './resize.js';
 import { noise, pngOf } from './testing/noise.js';
 
@@ -248,9 +249,67 @@ describe('tiles of Idefics 3', () => {
 
   test('what stands in the prompt', () => {
     const [fake, i] = ['<fake_token_around_image>', '<image><image>'];
-    expect(idefics3Text({ rows: 0, columns: 0 }, 2)).toBe(`${fake}<global-img>${i}${fake}`);
-    expect(idefics3Text({ rows: 2, columns: 1 }, 2)).toBe(
+    expect(idefics3Text({ rows: 0, columns: 0 }, [2])).toBe(`${fake}<global-img>${i}${fake}`);
+    expect(idefics3Text({ rows: 2, columns: 1 }, [2, 2, 2])).toBe(
       `${fake}<row_1_col_1>${i}\n${fake}<row_2_col_1>${i}\n\n${fake}<global-img>${i}${fake}`,
+    );
+  });
+});
+
+describe("LFM2-VL's pictures", () => {
+  const shape: CutShape = { kind: 'tiles or any size', image: 512, patch: 16, merge: 2 };
+  const cut = (width: number, height: number, file: Record<string, unknown> = {}) =>
+    cutPicture(noise(width, height, 1), shape, cutSettings(file, shape));
+  const sizesOf = (...of: Parameters<typeof cut>) => cut(...of).tiles.map(({ width, height }) => [width, height]);
+
+  test('sizes are those of the processor', () => {
+    expect(sizesOf(300, 300)).toEqual([[288, 288]]);
+    expect(sizesOf(64, 64)).toEqual([[256, 256]]);
+    expect(sizesOf(400, 720)).toEqual([[352, 672]]);
+    // Halves to the even one: 12.5 and 18.5.
+    expect(sizesOf(400, 592)).toEqual([[384, 576]]);
+    const tile = [512, 512];
+    expect(sizesOf(1024, 768)).toEqual([...new Array<number[]>(6).fill(tile), [576, 416]]);
+    expect(sizesOf(1920, 1080)).toEqual([...new Array<number[]>(8).fill(tile), [672, 384]]);
+    // As near to 2 x 2 as to 3 x 3, and so large; then not.
+    expect(sizesOf(1100, 1100)).toHaveLength(10);
+    expect(sizesOf(1080, 1080)).toHaveLength(5);
+    expect(sizesOf(1080, 1080, { use_thumbnail: false })).toHaveLength(4);
+    expect(sizesOf(1080, 1080, { do_image_splitting: false })).toEqual([[512, 512]]);
+    expect(sizesOf(1080, 1080, { max_pixels_tolerance: 5 })).toHaveLength(1);
+    expect(sizesOf(1100, 1100, { max_tiles: 8, tile_size: 256 })[3]).toEqual([256, 256]);
+    expect(sizesOf(3000, 16)).toEqual([[3008, 32]]);
+  });
+
+  test('tiles row by row, each of the picture as it is given', () => {
+    const picture = noise(1024, 768, 1);
+    const { tiles, text, count } = cut(1024, 768);
+    const whole = resize(picture, 1536, 1024, 'bilinear');
+    expect(tiles[4]!.data.subarray(0, 30)).toEqual(whole.data.subarray((512 * 1536 + 512) * 3).subarray(0, 30));
+    expect(Buffer.compare(tiles[6]!.data, resize(picture, 576, 416, 'bilinear').data)).toBe(0);
+    expect(count).toBe(6 * 256 + 18 * 13);
+    const rows = (of: number): string => '<image>'.repeat(of);
+    expect(text.replaceAll('<image>', '')).toBe(
+      '<|image_start|><|img_row_1_col_1|><|img_row_1_col_2|><|img_row_1_col_3|>' +
+        '<|img_row_2_col_1|><|img_row_2_col_2|><|img_row_2_col_3|><|img_thumbnail|><|image_end|>',
+    );
+    expect(text).toContain(`<|img_row_2_col_2|>${rows(256)}<|img_row_2_col_3|>`);
+    expect(text).toContain(`<|img_thumbnail|>${rows(234)}<|image_end|>`);
+    expect(cut(300, 300).text).toBe(`<|image_start|>${rows(81)}<|image_end|>`);
+  });
+
+  test('what is refused', () => {
+    expect(() => cut(3000, 10)).toThrow(/sides up to 200 times/);
+    expect(() => cut(20, 30, { min_image_tokens: 256 })).toThrow(
+      /an image of 20 x 30 pixels becomes one of 448 x 640; the encoder takes 1024 patches of 16 x 16: cut it/,
+    );
+    expect(() => cut(20, 20, { max_image_tokens: 400 })).toThrow(/up to 409600 pixels; the encoder takes 262144/);
+    expect(() => cut(20, 20, { tile_size: 1024 })).toThrow(/tiles of 1024 pixels; the encoder's are of 512/);
+    expect(() => cut(20, 20, { tile_size: 500 })).toThrow(/tiles of 500 pixels/);
+    expect(() => cut(20, 20, { max_tiles: 'ten' })).toThrow(/max_tiles "ten"; expected a number of tiles/);
+    expect(() => cut(20, 20, { max_image_tokens: 0 })).toThrow(/max_image_tokens 0; expected a number of rows/);
+    expect(() => cut(20, 20, { max_pixels_tolerance: '2' })).toThrow(
+      /max_pixels_tolerance "2"; expected a number of times/,
     );
   });
 });

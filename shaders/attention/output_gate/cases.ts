@@ -29,11 +29,14 @@ export const suite: KernelSuite<typeof outputGate.bindings, typeof outputGate.pa
     gateCase('uneven tail', [5, 333]),
     gateCase('a gate per row', [5, 333], { problem: { ...gateCase('', [5, 333]).problem, perRow: true } }),
     gateCase('without a sigmoid', [5, 333], { problem: { ...gateCase('', [5, 333]).problem, open: true } }),
+    gateCase('the same gates for all rows', [5, 333], {
+      problem: { ...gateCase('', [5, 333]).problem, gateStride: 0, gateOffset: 0, open: true },
+    }),
     gateCase('decode 4096', [1, 4096]),
     gateCase('prompt 128 x 2048', [128, 2048]),
   ],
   inputs: ({ rows, stride, gateStride }, random) => {
-    const gate = random.normals(rows * gateStride, 3);
+    const gate = random.normals(gateStride === 0 ? stride : rows * gateStride, 3);
     // Both tails: exp(-g) overflows f32 at g = -89.
     for (const [i, g] of [-200, 200].entries()) if (stride + 3 + i < gate.length) gate[stride + 3 + i] = g;
     return { gate, x: random.normals(rows * stride) };

@@ -10,6 +10,7 @@ export interface OutputGateProblem {
   readonly rows: number;
   readonly width: number;
   readonly stride: number;
+  /** 0: all rows have the same gates. */
   readonly gateStride: number;
   /** Element of a gate row that the gate begins at. */
   readonly gateOffset: number;
@@ -25,7 +26,7 @@ export const outputGate = defineKernel({
   bindings: { gate: 'read', x: 'read_write' },
   params: { width: 'u32', stride: 'u32', gate_stride: 'u32', gate_offset: 'u32', gate_step: 'u32' },
   plan({ rows, width, stride, gateStride, gateOffset, perRow = false, open = false }: OutputGateProblem, traits) {
-    if (width < 1 || stride < width || gateStride < gateOffset + (perRow ? 1 : width)) {
+    if (width < 1 || stride < width || (gateStride > 0 && gateStride < gateOffset + (perRow ? 1 : width))) {
       throw new SplitkvError(
         'internal',
         `output_gate: width ${width}, stride ${stride}, gateStride ${gateStride}, gateOffset ${gateOffset}: expected room for the width`,

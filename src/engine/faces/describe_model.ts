@@ -91,7 +91,7 @@ function withImages({ vision, visionMisfit, ...config }: ModelConfig, options: L
   if (visionMisfit !== undefined) throw unsupportedError(`images: ${visionMisfit}; leave images out`);
   if (!vision) {
     throw unsupportedError(
-      `images: ${config.architecture} of these files takes no images here; leave images out, or load a model that does: SmolVLM, SmolVLM2, Gemma 3, Qwen3-VL or Qwen3.5`,
+      `images: ${config.architecture} of these files takes no images here; leave images out, or load a model that does: SmolVLM, SmolVLM2, LFM2-VL, Gemma 3 or 4, Qwen3-VL or Qwen3.5`,
     );
   }
   if (options.prefill)

@@ -33,6 +33,9 @@ const kinds: readonly (RandomVisionOptions & { mark: string })[] = [
   { kind: 'gemma3', seed: 22, tower: { image: 64 }, text: { sliding_window: 19 }, mark: '<start_of_image>' },
   { kind: 'qwen3_5', seed: 23, mark: '<|image_pad|>' },
   { kind: 'qwen3_vl', seed: 24, mark: '<|image_pad|>' },
+  // Its files say nothing of sizes: patches are of 16 pixels.
+  { kind: 'lfm2_vl', seed: 25, tower: { patch: 16, image: 512 }, mark: '<image>' },
+  { kind: 'gemma4', seed: 26, tower: { rows: 280, places: 900, layers: 1 }, mark: '<|image|>' },
 ];
 const fileOf = (name: string, bytes: Uint8Array<ArrayBuffer>): File => new File([bytes], name);
 
@@ -67,7 +70,7 @@ describe.each(kinds)('$kind', ({ mark, ...of }) => {
       rename: (name) => name.replace(/ffn_(up|down)/, (_, part) => `ffn_${part === 'up' ? 'down' : 'up'}`),
     });
     expect(await last([text, fileOf('mmproj-old.gguf', swapped)])).toEqual(expected);
-    const isMatrix = (name: string): boolean => /blk\.\d+\.(attn|ffn)_.*weight$/.test(name);
+    const isMatrix = (name: string): boolean => /blk\.\d+\.(attn|ffn)_(?!.*norm).*weight$/.test(name);
     const inType = (type: 'F16' | 'BF16' | 'Q8_0' | 'Q4_0'): File =>
       fileOf(`mmproj-tiny-${type}.gguf`, mmprojOf(made, { typeOf: (name) => (isMatrix(name) ? type : undefined) }));
     const [q8, q4] = [inType('Q8_0'), inType('Q4_0')];
@@ -87,23 +90,31 @@ describe.each(kinds)('$kind', ({ mark, ...of }) => {
       /mmproj\.gguf of .*is it truncated\?/,
     );
     await refused([fileOf('mmproj.gguf', textGgufOf(made))]).toThrow(
-      /mmproj\.gguf of .* is no encoder of images: general\.architecture is "(llama|gemma3|qwen35|qwen3vl)"; expected "?'?clip/,
+      /mmproj\.gguf of .* is no encoder of images: general\.architecture is "(llama|gemma3|gemma4|qwen35|qwen3vl|lfm2)"; expected "?'?clip/,
     );
     const said = (metadata: NonNullable<MmprojOptions['metadata']>): File =>
       fileOf('mmproj.gguf', mmprojOf(made, { metadata }));
-    const other = { 'clip.projector_type': { type: 'string', value: 'lfm2' } } as const;
+    const key = of.kind === 'gemma4' ? 'clip.vision.projector_type' : 'clip.projector_type';
+    const other = { [key]: { type: 'string', value: 'pixtral' } as const };
     await refused([said(other)]).toThrow(
-      /clip\.projector_type is "lfm2"; .* expected "(idefics3|gemma3|qwen3vl_merger)"/,
+      /clip\.projector_type is "pixtral"; .* expected "(idefics3|gemma3|qwen3vl_merger|lfm2|gemma4v)"/,
     );
     await refused([said({ 'clip.vision.projection_dim': { type: 'u32', value: 2048 } })]).toThrow(
       /is of another model: its rows have 2048 elements .*, the model's 64/,
     );
-    await refused([said({ 'clip.use_gelu': { type: 'bool', value: false } })]).toThrow(/hidden_act "quick_gelu"/);
-    await refused([said({ 'clip.vision.image_mean': { type: 'f32[]', value: [0.5] } })]).toThrow(
-      /mmproj\.gguf: image_mean \[0\.5\]; expected three numbers/,
-    );
-    const short = mmprojOf(made, { rename: (name) => name.replace('v.post_ln.bias', 'v.other.bias') });
-    await refused([fileOf('mmproj.gguf', short)]).toThrow(/vision\.post_layernorm\.bias/);
+    // Gemma 4's says nothing of them.
+    if (of.kind !== 'gemma4') {
+      await refused([said({ 'clip.use_gelu': { type: 'bool', value: false } })]).toThrow(/hidden_act "quick_gelu"/);
+      await refused([said({ 'clip.vision.image_mean': { type: 'f32[]', value: [0.5] } })]).toThrow(
+        /mmproj\.gguf: image_mean \[0\.5\]; expected three numbers/,
+      );
+    }
+    const [lacks, as] =
+      of.kind === 'gemma4'
+        ? ['v.blk.0.ffn_up.output_max', /fc1\.output_max/]
+        : ['v.post_ln.bias', /post_layernorm\.bias/];
+    const short = mmprojOf(made, { rename: (name) => name.replace(lacks, 'v.other') });
+    await refused([fileOf('mmproj.gguf', short)]).toThrow(as);
     const two = ['mmproj-a-F16.gguf', 'mmproj-b-F16.gguf'].map((name) => fileOf(name, whole));
     await refused(two).toThrow(/mmproj-a-F16\.gguf, mmproj-b-F16\.gguf lie beside it; name the one/);
     const alone = await open([text, ...two], { images: false });
@@ -119,7 +130,9 @@ describe.each(kinds)('$kind', ({ mark, ...of }) => {
     };
     const [without, with_] = [await plan(false), await plan(true)];
     expect(with_.bytes).toBe((await own()).info.weightBytes);
-    expect(with_.bytes - without.bytes).toBeGreaterThan(0.9 * mmproj.size);
-    expect(with_.download - without.download).toBeGreaterThan(0.9 * (mmproj.size - 4096));
+    // Tables of places stay with the host.
+    const host = of.kind === 'gemma4' ? 2 * (made.tower.places ?? 0) * made.tower.hidden * 4 : 0;
+    expect(with_.bytes - without.bytes).toBeGreaterThan(0.9 * (mmproj.size - host));
+    expect(with_.download - without.download).toBeGreaterThan(0.9 * (mmproj.size - host - 4096));
   });
 });

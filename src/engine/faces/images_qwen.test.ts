@@ -4,7 +4,7 @@ import { range } from '../../base/lists.js';
 import { noise, pngOf } from '../../images/testing/noise.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { drawn } from '../../gpu/testing/draw.js';
-import { qwenSize } from '../../images/qwen.js';
+import { qwenSize } from '../../images/sizes.js';
 import { resize } from '../../images/resize.js';
 import { makeRandomVision } from '../../model/testing/random_vision.js';
 import { familyLogits } from '../../model/testing/reference/families.js';

@@ -47,12 +47,15 @@ function indexOf(config: ModelConfig, slice: RankSlice, table: Float32Array, typ
     ([name, { shape }]) => [name, shape] as const,
   );
   // What the host reads.
-  const tables = [perLayerTable(config), config.vision && placesTable(config.vision)];
+  const inputs = perLayerTable(config);
+  const tables = [
+    inputs && { name: inputs.name, shape: [inputs.rows, inputs.columns] },
+    config.vision && placesTable(config.vision),
+  ];
   const tensors = new Map(
-    [
-      ...expected,
-      ...tables.flatMap((table) => (table ? [[table.name, [table.rows, table.columns]] as const] : [])),
-    ].map(([name, shape]) => [name, entryOf(name, shape, table, typeOfTensor(types, name))]),
+    [...expected, ...tables.flatMap((table) => (table ? [[table.name, table.shape] as const] : []))].map(
+      ([name, shape]) => [name, entryOf(name, shape, table, typeOfTensor(types, name))],
+    ),
   );
   return { tensors, totalBytes: 0, files: [] };
 }

@@ -57,7 +57,7 @@ export class RankAdapters {
       throw error;
     }
     this.#present = present;
-    before?.dispose();
+    before?.dispose?.();
     return bytes;
   }
 

@@ -505,7 +505,10 @@ export class RankRunner implements Rank {
     if (given && ownGiven.length > 0) this.#prompt.given?.write(given, ownGiven);
     if (given && givenSoFar === 0) this.#prompt.inputs.write(given);
     if (!perLayer) return;
-    const inputs = await this.#inputsOf(tokens.filter((_, index) => ran.blockOf(ran.start + index) === own));
+    // Rows of pictures have those of the padding's token.
+    const inputs = await this.#inputsOf(
+      tokens.filter((_, index) => ran.blockOf(ran.start + index) === own).map((id) => (id < GIVEN_ID ? id : 0)),
+    );
     if (inputs) perLayer.write(0, inputs);
   }
 

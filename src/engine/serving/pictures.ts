@@ -1,24 +1,13 @@
 import { ROPE_SPANS } from '../../../shaders/rope/rope_append/index.js';
 import { contextFullError, limitError, unsupportedError, usageError } from '../../base/errors.js';
-import { isObject, show } from '../../base/json.js';
 import { GIVEN_ID } from '../../base/kv_units.js';
 import { count as counted, range, sum } from '../../base/lists.js';
-import { sha256 } from '../../base/math.js';
+import { joinFloats, sha256 } from '../../base/math.js';
 import { decodeImage } from '../../images/decode.js';
 import { IMAGE_LIMITS } from '../../images/header.js';
-import { gemma3Text } from '../../images/gemma3.js';
-import { idefics3Text, idefics3Tiles, type Idefics3Settings } from '../../images/idefics3.js';
+import { cutPicture, type CutSettings, cutSettings } from '../../images/cuts.js';
 import type { Picture } from '../../images/picture.js';
-import { RESAMPLE, resize } from '../../images/resize.js';
-import { type PixelRange, qwenSize, qwenText } from '../../images/qwen.js';
-import {
-  type Grid,
-  imageRows,
-  patchGrid,
-  patchOrder,
-  rowWidth,
-  type VisionConfig,
-} from '../../model/config/vision_config.js';
+import { type Grid, patchGrid, patchOrder, rowWidth, type VisionConfig } from '../../model/config/vision_config.js';
 import type { PictureSpan } from '../../model/layers/attention/rope_table.js';
 import { patchRows } from '../../model/vision/patch_rows.js';
 import type { ImagePrompt, ImageSource, Prompt, TokenizeOptions } from '../contracts/api.js';
@@ -46,27 +35,10 @@ interface Entry {
   held: number;
 }
 
-/** What the encoder is given of a picture, and what announces it. */
-interface Cut {
-  readonly tiles: readonly Picture[];
-  /** Rows. */
-  readonly count: number;
-  readonly grid?: Grid;
-  /** What stands for it in a prompt. */
-  readonly text: string;
-}
-
 /** A picture as the model wants it. */
-interface Ready extends Omit<Cut, 'tiles'> {
+interface Ready extends Omit<ReturnType<typeof cutPicture>, 'tiles'> {
   readonly key: string;
   tiles(): Promise<readonly Picture[]>;
-}
-
-interface Settings extends Idefics3Settings {
-  /** Of pictures of any size. */
-  readonly pixels: PixelRange;
-  readonly mean: readonly number[];
-  readonly deviation: readonly number[];
 }
 
 /**
@@ -82,7 +54,7 @@ export class Pictures {
   readonly #seen = new WeakMap<object, Ready>();
   readonly #seenUrls = new Map<string, Ready>();
 
-  readonly settings: Settings;
+  readonly settings: CutSettings;
 
   /** @param file how pictures are cut, as the model's files say @throws SplitkvError `unsupported` for what they say */
   constructor(
@@ -90,7 +62,7 @@ export class Pictures {
     file: Readonly<Record<string, unknown>>,
     readonly runner: () => Runner,
   ) {
-    this.settings = settingsOf(file, vision);
+    this.settings = cutSettings(file, vision, vision.file);
   }
 
   /**
@@ -158,30 +130,15 @@ export class Pictures {
     const before = seen?.get(image as never);
     if (before && this.#entries.has(before.key)) return before;
     const picture = await decodeImage(image);
-    const { tiles, ...cut } = this.#cut(picture);
+    const { tiles, ...cut } = cutPicture(picture, this.vision, this.settings);
     const key = `${picture.width} x ${picture.height} ${await sha256(picture.data)}`;
     const ready = { key, ...cut };
-    const again = async (): Promise<readonly Picture[]> => this.#cut(await decodeImage(image)).tiles;
+    const again = async (): Promise<readonly Picture[]> =>
+      cutPicture(await decodeImage(image), this.vision, this.settings).tiles;
     seen?.set(image as never, { ...ready, tiles: again });
     const [oldest] = this.#seenUrls.keys();
     if (this.#seenUrls.size > KEPT_LEAST) this.#seenUrls.delete(oldest!);
     return { ...ready, tiles: () => Promise.resolve(tiles) };
-  }
-
-  #cut(picture: Picture): Cut {
-    const { kind, patch, merge } = this.vision;
-    const each = imageRows(this.vision);
-    const { tile, filter, pixels } = this.settings;
-    if (kind === 'any size') {
-      const unit = patch * merge;
-      const [width, height] = qwenSize(picture, unit, pixels);
-      const grid: Grid = [height / unit, width / unit];
-      const count = grid[0] * grid[1];
-      return { tiles: [resize(picture, width, height, filter)], count, grid, text: qwenText(count) };
-    }
-    if (kind === 'whole') return { tiles: [resize(picture, tile, tile, filter)], count: each, text: gemma3Text(each) };
-    const { tiles, ...cut } = idefics3Tiles(picture, this.settings);
-    return { tiles, count: tiles.length * each, text: idefics3Text(cut, each) };
   }
 
   #entry({ key, count, grid, tiles }: Ready): Entry {
@@ -223,17 +180,11 @@ export class Pictures {
     const made: Float32Array[] = [];
     for (const { data, width, height } of tiles) {
       const pixels = Float32Array.from(data, (value, at) => (value / 255 - mean[at % 3]!) / deviation[at % 3]!);
-      const grid: Grid = vision.merger ? [height / vision.patch, width / vision.patch] : patchGrid(vision);
+      const grid: Grid = vision.places ? [height / vision.patch, width / vision.patch] : patchGrid(vision);
       const patches = patchRows(pixels, vision, width, grid, patchOrder(vision, grid));
       made.push(await this.runner().ranks[0]!.encode(patches, grid));
     }
-    const all = new Float32Array(sum(made.map(({ length }) => length)));
-    let at = 0;
-    for (const rows of made) {
-      all.set(rows, at);
-      at += rows.length;
-    }
-    return all;
+    return joinFloats(made);
   }
 
   /** @param last where an id was found before: mostly this one is there, too */
@@ -249,7 +200,7 @@ export class Pictures {
   #ofIds(ids: readonly number[]): Set<Entry> {
     const found = new Set<Entry>();
     let last: Entry | undefined;
-    const { runs, merger } = this.vision;
+    const { runs } = this.vision;
     for (const [at, id] of ids.entries()) {
       if (id < GIVEN_ID) continue;
       last = this.#find(id, last);
@@ -257,7 +208,7 @@ export class Pictures {
         throw usageError(`token ${id} is a row of an image that isn't kept any more: give the prompt again`);
       const row = id - last.first;
       const isWhole = (row === 0 || ids[at - 1] === id - 1) && (row === last.count - 1 || ids[at + 1] === id + 1);
-      if ((runs || merger) && !isWhole)
+      if ((runs || last.grid) && !isWhole)
         throw usageError(`token ${id} is a row of an image that isn't whole here: give the prompt again`);
       found.add(last);
     }
@@ -279,12 +230,12 @@ export class Pictures {
   /** Where pictures lie whose rows have positions of their own, of which all are kept. */
   spans(ids: ArrayLike<number>): PictureSpan[] {
     const spans: PictureSpan[] = [];
-    if (!this.vision.merger) return spans;
     for (let at = 0; at < ids.length; at++) {
       if (ids[at]! < GIVEN_ID) continue;
-      const { grid, count } = this.#find(ids[at]!)!;
-      spans.push([at, ...grid!]);
-      at += count - 1;
+      const found = this.#find(ids[at]!);
+      if (!found?.grid) return spans;
+      spans.push([at, ...found.grid]);
+      at += found.count - 1;
     }
     return spans;
   }
@@ -311,15 +262,15 @@ export class Pictures {
     return at < 0 ? 0 : this.#behind(ids[at]!, start + at);
   }
 
-  /** Of such pictures, whose first ids are multiples of their rows: behind the one that a row at `position` is of. */
+  /** Of such pictures: behind the one that a row at `position` is of. */
   #behind(id: number, position: number): number {
-    const rows = this.vision.runs!;
-    return position + rows - ((id - GIVEN_ID) % rows);
+    const { first, count } = this.#find(id)!;
+    return position + count - (id - first);
   }
 
   /**
    * Of those, too: the end of a step that begins at `start`. It cuts none, and has one at most; where it begins with one it has all of it,
-   * also behind `end`.
+   * also behind `end`. One of fewer rows than most begins a step: what is up to so many rows before an end counts as of the picture.
    */
   stepEnd(start: number, end: number, idAt: (position: number) => number): number {
     if (!this.vision.runs) return end;
@@ -327,7 +278,8 @@ export class Pictures {
     for (let found = false; at < end;) {
       const id = idAt(at);
       const next = id < GIVEN_ID ? at + 1 : this.#behind(id, at);
-      if (id >= GIVEN_ID && (found || (next > end && at > start))) return at;
+      const alone = next > end || next - at !== this.vision.runs;
+      if (id >= GIVEN_ID && (found || (alone && at > start))) return at;
       found ||= id >= GIVEN_ID;
       at = next;
     }
@@ -338,47 +290,6 @@ export class Pictures {
   placeholders(ids: Uint32Array): Uint32Array {
     return ids.map((id) => (id >= GIVEN_ID ? this.vision.imageToken : id));
   }
-}
-
-/** What their processors resample by, where files don't say. */
-const RESAMPLED = { tiles: 1, whole: 2, 'any size': 3 } as const;
-
-/** What a processor's file says, by its class's defaults. @throws SplitkvError `unsupported` */
-function settingsOf(file: Readonly<Record<string, unknown>>, vision: VisionConfig): Settings {
-  const { image, kind, file: name = 'preprocessor_config.json' } = vision;
-  const edge = (key: string, otherwise: number): number => {
-    const value = file[key];
-    const longest = isObject(value) ? (value['longest_edge'] ?? value['height']) : value;
-    return Number.isInteger(longest) && Number(longest) >= 1 && Number(longest) <= 4096 ? Number(longest) : otherwise;
-  };
-  const tile = kind === 'any size' ? image : edge(kind === 'whole' ? 'size' : 'max_image_size', image);
-  if (tile !== image) throw unsupportedError(`${name}: tiles of ${tile} pixels; the encoder's are of ${image}`);
-  const filter = RESAMPLE[Number(file['resample'] ?? RESAMPLED[kind])];
-  if (!filter) throw unsupportedError(`${name}: resample ${show(file['resample'])}; expected 1, 2 or 3`);
-  if (file['do_pan_and_scan'] === true) throw unsupportedError(`${name}: do_pan_and_scan true; images are taken whole`);
-  const three = (key: string): number[] => {
-    const value = file[key] ?? [0.5, 0.5, 0.5];
-    if (Array.isArray(value) && value.length === 3 && value.every((each) => typeof each === 'number'))
-      return value as number[];
-    throw unsupportedError(`${name}: ${key} ${show(value)}; expected three numbers`);
-  };
-  /** Of numbers of pixels, which older files have beside `size`. */
-  const pixels = (key: string, older: string, otherwise: number): number => {
-    const size = isObject(file['size']) ? file['size'][key] : undefined;
-    const value = size ?? file[older] ?? otherwise;
-    if (Number.isInteger(value) && Number(value) >= 1) return Math.min(Number(value), image ** 2);
-    throw unsupportedError(`${name}: size.${key} ${show(value)}; expected a number of pixels`);
-  };
-  const most = pixels('longest_edge', 'max_pixels', 2 ** 24);
-  return {
-    pixels: [Math.min(most, pixels('shortest_edge', 'min_pixels', 2 ** 16)), most],
-    tile,
-    longestEdge: edge('size', 4 * tile),
-    splits: file['do_image_splitting'] !== false,
-    filter,
-    mean: three('image_mean'),
-    deviation: three('image_std'),
-  };
 }
 
 /** A prompt with its images apart: parts of messages say only where they are. */

@@ -12,7 +12,7 @@ import type { Matrix } from '../weights/matrix.js';
 import { type LowRankPair, packPairs, type Target } from './targets.js';
 
 /** Rows whose adapters are recorded. */
-type AdaptedRows = Pick<RowBuffers, 'role' | 'rows' | 'normed'> & { readonly adapters: RowAdapters };
+export type AdaptedRows = Pick<RowBuffers, 'role' | 'rows' | 'normed'> & { readonly adapters: RowAdapters };
 
 interface AdaptedMatrix {
   readonly cut: Target['cut'] | undefined;
@@ -138,8 +138,11 @@ export class LoadedAdapters {
   }
 }
 
+/** What a program records in place of matrices alone. */
+export type Adapters = Pick<LoadedAdapters, 'splits' | 'record'> & Partial<Pick<LoadedAdapters, 'dispose'>>;
+
 /** The projection of what is added and normalised before it: others than the matrix read that. */
-function settled(
+export function settled(
   recorder: RankRecorder,
   { role, rows, normed, adapters }: AdaptedRows,
   { inFeatures: width }: Matrix,

@@ -160,7 +160,7 @@ function withinTwoEdits(a: string, b: string): boolean {
 /** Typed access to the metadata of one architecture: `head_count` means `<arch>.head_count`. */
 export class GgufMetadata extends ConfigReader {
   constructor(
-    gguf: GgufFile,
+    readonly gguf: GgufFile,
     readonly arch: string,
   ) {
     const values = [...gguf.metadata].filter(([key]) => key.startsWith(`${arch}.`));

@@ -56,9 +56,10 @@ export interface RopeConfig {
   readonly dims: number;
   /**
    * True: the checkpoint's rows of a head come in pairs (2i, 2i + 1); loading puts the even ones first. False: they are in halves
-   * (i, i + dims / 2), which is how they are turned.
+   * (i, i + dims / 2), which is how they are turned. 'by axis': both halves of a head have halves, the first for a patch's column; loading
+   * puts the lines' pairs first.
    */
-  readonly interleaved: boolean;
+  readonly interleaved: boolean | 'by axis';
   /**
    * Of rows of pictures, which have three positions: pair i turns by the line's where i % 3 is 1 and below 3 * lines, by the column's where
    * it is 2 and below 3 * columns, otherwise by the picture's.

@@ -1,5 +1,6 @@
 import { beforeAll, expect, test } from 'vitest';
 import { loadFamilies, parseModelConfig } from '../families/registry.js';
+import { PUBLISHED } from '../testing/published_configs.js';
 import { encoderSpecs } from '../vision/encoder_specs.js';
 import { weightBytes } from '../weights/model_map.js';
 import { expectedTensors, specsIn } from '../weights/weight_map.js';
@@ -114,6 +115,71 @@ const models = {
     encoder: 417,
     millions: 3880,
   },
+  // An older file: its type, and the placeholder's key.
+  'LFM2-VL 450M': {
+    config: {
+      architectures: ['Lfm2VlForConditionalGeneration'],
+      model_type: 'lfm2-vl',
+      image_token_index: 396,
+      image_token_id: 396,
+      downsample_factor: 2,
+      projector_hidden_size: 2560,
+      projector_hidden_act: 'gelu',
+      projector_bias: true,
+      vision_feature_layer: -1,
+      text_config: PUBLISHED['lfm2-350m']!.config,
+      vision_config: {
+        model_type: 'siglip2_vision_model',
+        attention_dropout: 0,
+        hidden_act: 'gelu_pytorch_tanh',
+        hidden_size: 768,
+        intermediate_size: 3072,
+        layer_norm_eps: 1e-6,
+        num_attention_heads: 12,
+        num_channels: 3,
+        num_hidden_layers: 12,
+        num_patches: 256,
+        patch_size: 16,
+        vision_use_head: false,
+      },
+    },
+    rows: 256,
+    patches: 1024,
+    encoder: 86,
+    millions: 354,
+  },
+  // As transformers writes both; a picture has 280 rows at most.
+  'Gemma 4 E2B': {
+    config: {
+      ...PUBLISHED['gemma-4-e2b-it']!.config,
+      image_token_id: 258880,
+      vision_soft_tokens_per_image: 280,
+      vision_config: {
+        model_type: 'gemma4_vision',
+        attention_bias: false,
+        global_head_dim: 64,
+        head_dim: 64,
+        hidden_activation: 'gelu_pytorch_tanh',
+        hidden_size: 768,
+        intermediate_size: 3072,
+        max_position_embeddings: 131072,
+        num_attention_heads: 12,
+        num_hidden_layers: 16,
+        num_key_value_heads: 12,
+        patch_size: 16,
+        pooling_kernel_size: 3,
+        position_embedding_size: 10240,
+        rms_norm_eps: 1e-6,
+        rope_parameters: { rope_theta: 100, rope_type: 'default' },
+        standardize: false,
+        use_clipped_linears: true,
+      },
+    },
+    rows: 289,
+    patches: 2601,
+    encoder: 152,
+    millions: 2280,
+  },
   'Qwen3-VL 2B': {
     config: {
       model_type: 'qwen3_vl',
@@ -168,12 +234,15 @@ test.each(Object.entries(models))('%s, as published', (_, { config: raw, rows, p
 });
 
 test('patches that are joined lie side by side', () => {
-  expect(patchOrder({ merge: 2 }, [4, 4])).toEqual([0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15]);
-  // Of averages: the first of each, then the second.
-  const averageNorm = { kind: 'rms', eps: 1 } as const;
-  expect(patchOrder({ merge: 2, averageNorm }, [4, 4])).toEqual([0, 2, 8, 10, 1, 3, 9, 11, 4, 6, 12, 14, 5, 7, 13, 15]);
-  expect(patchOrder({ merge: 2 }, [2, 6])).toEqual([0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11]);
-  const order = patchOrder({ merge: 3 }, [27, 27]);
+  const shape = { image: 4, patch: 1, merge: 2 };
+  expect(patchOrder(shape, [4, 4])).toEqual([0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15]);
+  expect(patchOrder(shape, [2, 6])).toEqual([0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11]);
+  // Of averages: the first of each, then the second; with room for as many as there may be.
+  const average = { norm: { kind: 'rms', eps: 1 }, scale: 1 } as const;
+  const averaged = { ...shape, average };
+  expect(patchOrder(averaged, [4, 4])).toEqual([0, 2, 8, 10, 1, 3, 9, 11, 4, 6, 12, 14, 5, 7, 13, 15]);
+  expect(patchOrder(averaged, [2, 6])).toEqual([0, 2, 4, -1, 1, 3, 5, -1, 6, 8, 10, -1, 7, 9, 11, -1]);
+  const order = patchOrder({ image: 27, patch: 1, merge: 3 }, [27, 27]);
   expect(order.toSorted((a, b) => a - b)).toEqual(order.map((_, at) => at));
   expect(order.slice(9, 12)).toEqual([3, 4, 5]);
 });
@@ -196,5 +265,20 @@ test('what is refused of an encoder: texts are not', () => {
   expect(misfit({ ...gemma, mm_tokens_per_image: 1156 })).toMatch(/at most the window of 1024/);
   expect(misfit({ ...gemma, mm_tokens_per_image: 100 })).toMatch(/image_size/);
   expect(parseModelConfig({ ...gemma, vision_config: undefined }).vision).toBeUndefined();
+  const gemma4 = models['Gemma 4 E2B'].config;
+  const text = { ...(gemma4 as { text_config?: object }).text_config, use_bidirectional_attention: 'vision' };
+  const seen = { ...gemma4, text_config: { ...text, sliding_window: 200 } };
+  expect(misfit(seen)).toMatch(/vision_soft_tokens_per_image 280 .* at most the window of 200/);
+  expect(parseModelConfig({ ...gemma4, text_config: text }).vision).toMatchObject({ runs: 280, windowedRuns: true });
+  expect(parseModelConfig(gemma4).vision).not.toHaveProperty('runs');
+  expect(misfit({ ...gemma4, text_config: { ...text, pad_token_id: 3 } })).toMatch(/pad_token_id 3 /);
+  const narrow = { ...gemma4.vision_config, position_embedding_size: 100 };
+  expect(() => parseModelConfig({ ...gemma4, vision_config: narrow })).toThrow(/position_embedding_size is 100/);
+  const lfm2 = models['LFM2-VL 450M'].config;
+  expect(misfit({ ...lfm2, projector_hidden_act: 'relu' })).toMatch(/projector_hidden_act "relu" .* is gelu/);
+  expect(misfit({ ...lfm2, vision_feature_layer: -2 })).toMatch(/vision_feature_layer -2 .* all layers/);
+  expect(() => parseModelConfig({ ...lfm2, vision_config: { ...lfm2.vision_config, num_patches: 250 } })).toThrow(
+    /num_patches is 250; expected the square of a side/,
+  );
   expect(() => parseModelConfig({ ...config, vision_config: undefined })).toThrow(/'vision_config' is missing/);
 });

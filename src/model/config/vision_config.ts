@@ -1,5 +1,6 @@
+import type { CutKind } from '../../images/cuts.js';
 import type { ConfigReader } from './config_reader.js';
-import type { GqaConfig, LayerConfig, ModelConfig, NormConfig } from './model_config.js';
+import type { DenseMlpConfig, GqaConfig, LayerConfig, ModelConfig, NormConfig } from './model_config.js';
 import { range } from '../../base/lists.js';
 
 /**
@@ -8,7 +9,7 @@ import { range } from '../../base/lists.js';
  */
 export interface VisionConfig {
   /** How pictures are cut, and announced in prompts (src/images). */
-  readonly kind: 'tiles' | 'whole' | 'any size';
+  readonly kind: CutKind;
   /** A placeholder's id, of which a prompt has one for each row. */
   readonly imageToken: number;
   /** What stands for a picture in a text. */
@@ -18,22 +19,46 @@ export interface VisionConfig {
   readonly patch: number;
   /** So many patches by so many neighbours become a row of the decoder: one behind the other, or their average. */
   readonly merge: number;
-  /** Of averages. */
-  readonly averageNorm?: NormConfig;
-  /** Of pictures of any size: rows that are joined go through an MLP. */
+  readonly average?: AverageConfig;
+  /** Rows that are joined go through an MLP. */
   readonly merger?: MergerConfig;
-  /** Rows of a picture, where each sees all of them; undefined: each sees those up to itself. */
+  /** Of pictures of any size: the square table of patches' places, which is stretched over a picture. */
+  readonly places?: PlacesConfig;
+  /** Rows of a picture, at most, where each sees all of them; undefined: each sees those up to itself. */
   readonly runs?: number;
+  /** True: only in layers with a window. */
+  readonly windowedRuns?: boolean;
+  /** What goes into the layers' matrices and comes out of them has bounds, which the file has. */
+  readonly clipped?: boolean;
   /** The GGUF file that has it, where it isn't the decoder's. */
   readonly file?: string;
   /** The layers, of patches in the order of `patchOrder`. It has no vocabulary. */
   readonly tower: ModelConfig;
 }
 
-/** out(gelu(in(x))), with gelu by erf. A row has three positions: the picture's, and on from there its line's and its column's. */
+export interface PlacesConfig {
+  readonly side: number;
+  /**
+   * Its corners lie on the picture's; or its pixels are resized as a picture's are, antialiased; or there are two tables of a side, of the
+   * column and of the line, whose rows are added.
+   */
+  readonly by: 'corners' | 'pixels' | 'axes';
+}
+
+/** A row is norm(scale * (the sum of its patches)); standardised: norm((that - bias) * factor), whose norm has no weights. */
+export interface AverageConfig {
+  readonly norm: NormConfig;
+  readonly scale: number;
+  /** The norm has no weights, nor is there one before. */
+  readonly plain?: true;
+  readonly standardized?: boolean;
+}
+
+/** out(gelu(in(norm(x)))), with gelu by erf. */
 export interface MergerConfig {
-  /** Side of the table of places, which is stretched over a picture. */
-  readonly places: number;
+  readonly norm?: NormConfig;
+  /** Between the two. */
+  readonly width: number;
   /** Layers of the encoder behind which rows are merged, too: what the n-th gives is added behind the decoder's n-th layer. */
   readonly taps: readonly number[];
 }
@@ -47,31 +72,51 @@ export function patchGrid({ image, patch }: Pick<VisionConfig, 'image' | 'patch'
   return [side, side];
 }
 
-export const patchesOf = (vision: VisionConfig): number => patchGrid(vision)[0] ** 2;
+export const patchesOf = (vision: Pick<VisionConfig, 'image' | 'patch'>): number => patchGrid(vision)[0] ** 2;
 /** Rows of the decoder that they become. */
-export const imageRows = (vision: VisionConfig): number => patchesOf(vision) / vision.merge ** 2;
+export const imageRows = (vision: Pick<VisionConfig, 'image' | 'patch' | 'merge'>): number =>
+  patchesOf(vision) / vision.merge ** 2;
 /** Elements of such a row: the decoder's, and what is added behind its first layers. */
 export const rowWidth = ({ merger }: Pick<VisionConfig, 'merger'>, textWidth: number): number =>
   textWidth * (1 + (merger?.taps.length ?? 0));
 
 /**
- * By place in the encoder's sequence: which patch, counted row by row. Those that become a row lie side by side; where they are averaged
- * first the first one of each row, then the second.
+ * By row of the encoder's: which patch, counted row by row. Those that become a row lie side by side; where they are averaged first the
+ * first one of each row, with room for as many rows as there may be (-1: none), then the second.
  */
 export function patchOrder(
-  { merge, averageNorm }: Pick<VisionConfig, 'merge' | 'averageNorm'>,
+  vision: Pick<VisionConfig, 'merge' | 'average' | 'image' | 'patch'>,
   [lines, columns]: Grid,
 ): number[] {
+  const { merge, average } = vision;
   const blocks = (lines * columns) / merge ** 2;
   const across = columns / merge;
-  return range(0, lines * columns).map((at) => {
-    const [block, inside] = averageNorm
-      ? [at % blocks, Math.floor(at / blocks)]
+  const most = imageRows(vision);
+  return range(0, average ? most * merge ** 2 : lines * columns).map((at) => {
+    const [block, inside] = average
+      ? [at % most, Math.floor(at / most)]
       : [Math.floor(at / merge ** 2), at % merge ** 2];
+    if (block >= blocks) return -1;
     const line = Math.floor(block / across) * merge + Math.floor(inside / merge);
     return line * columns + (block % across) * merge + (inside % merge);
   });
 }
+
+/** What stands for a row, and in texts for a picture: the first of these keys, or the class's default. */
+export function tokensOf(config: ConfigReader, keys: readonly string[], otherwise: number) {
+  const ids = keys.flatMap((key) => config.optionalInteger(key, { min: 0, max: 2 ** 24 - 1 }) ?? []);
+  const imageToken = ids[0] ?? otherwise;
+  return { imageToken, mark: imageToken };
+}
+
+/** @throws SplitkvError `unsupported` for pictures of more rows than the text part's window */
+export function checkRuns(config: ConfigReader, key: string, rows: number, otherwise: number): void {
+  const window = config.optionalObject('text_config')?.optionalInteger('sliding_window') ?? otherwise;
+  if (rows > window) throw config.unsupported(key, rows, `at most the window of ${window}`);
+}
+
+export const firstWindow = (layers: ModelConfig['layers']): number | undefined =>
+  layers.flatMap(({ attention }) => (attention.kind === 'gqa' ? (attention.window ?? []) : []))[0];
 
 /** What tensors of an encoder are called here, whatever a checkpoint calls them (weights/stored_names.ts). */
 const layer = 'vision.encoder.layers.{layer}';
@@ -86,16 +131,18 @@ const tensors: ModelConfig['tensors'] = {
     k: `${attention}.k_proj`,
     v: `${attention}.v_proj`,
     o: `${attention}.out_proj`,
+    qNorm: `${attention}.q_norm`,
+    kNorm: `${attention}.k_norm`,
   },
+  attentionOutNorm: `${layer}.post_attention_layernorm`,
   postNorm: `${layer}.layer_norm2`,
+  mlpOutNorm: `${layer}.post_feedforward_layernorm`,
   plain: { up: `${layer}.mlp.fc1`, down: `${layer}.mlp.fc2` },
+  gated: { gate: `${layer}.mlp.gate_proj`, up: `${layer}.mlp.fc1`, down: `${layer}.mlp.fc2` },
 };
 
 /** Of Qwen's, whose q, k and v are one matrix. */
-const qwenTensors: ModelConfig['tensors'] = {
-  ...tensors,
-  gqa: { ...tensors.gqa!, qkv: `${attention}.qkv` },
-};
+const qwenTensors = { ...tensors, gqa: { ...tensors.gqa!, qkv: `${attention}.qkv` } };
 
 /** Patches of a side, at most. */
 const MOST_SIDE = 64;
@@ -124,6 +171,10 @@ const siglipDefaults = {
   hidden_act: 'gelu_pytorch_tanh',
 };
 
+const siglipNorm = (config: ConfigReader) =>
+  ({ kind: 'layer', eps: config.positive('layer_norm_eps'), bias: true }) as const;
+const siglipKeys = { heads: 'num_attention_heads', layers: 'num_hidden_layers' };
+
 /**
  * A SigLIP encoder: LayerNorms and biases everywhere, an MLP without a gate, a learned row for each patch's place.
  * @param mergeOf `merge` of so many patches a side
@@ -143,51 +194,106 @@ export function parseSiglip(
   const merge = mergeOf(side);
   if (!(side >= 1 && side <= MOST_SIDE) || side % merge !== 0)
     throw config.unsupported('image_size', size, `up to ${MOST_SIDE} patches a side, a multiple of ${merge}`);
-  const keys = { heads: 'num_attention_heads', layers: 'num_hidden_layers' };
-  return { image, patch, merge, tower: parseTower(config, side, keys, config.positive('layer_norm_eps')) };
+  return { image, patch, merge, tower: parseTower(config, side, siglipKeys, siglipNorm(config)) };
+}
+
+/** SigLIP 2's, which takes pictures of any size up to a square of `side` patches. */
+export function parseSiglip2(
+  config: ConfigReader,
+  side: number,
+): Pick<VisionConfig, 'image' | 'patch' | 'places' | 'tower'> {
+  config.setDefaults({ ...siglipDefaults, num_patches: 256 });
+  const patch = config.integer('patch_size');
+  const tower = parseTower(config, side, siglipKeys, siglipNorm(config));
+  return { image: side * patch, patch, places: parsePlaces(config, 'num_patches', 'pixels'), tower };
+}
+
+function parsePlaces(config: ConfigReader, key: string, by: PlacesConfig['by']): PlacesConfig {
+  const places = config.integer(key);
+  const side = Math.sqrt(places);
+  if (!Number.isInteger(side)) throw config.invalid(key, places, 'the square of a side');
+  return { side, by };
 }
 
 /** Qwen3-VL's and Qwen3.5's: as SigLIP's, for pictures of any size, with places and rotations by line and column. */
-export function parseQwenVision(
-  config: ConfigReader,
-): Pick<VisionConfig, 'kind' | 'image' | 'patch' | 'merge' | 'merger' | 'tower'> {
-  config.setDefaults({ ...qwenDefaults });
+export function parseQwenVision(config: ConfigReader): Omit<VisionConfig, 'imageToken' | 'mark'> {
+  config.setDefaults(qwenDefaults);
   const patch = config.integer('patch_size');
   const merge = config.integer('spatial_merge_size', { min: 1, max: 16 });
   const frames = config.integer('temporal_patch_size');
   if (frames !== 2)
     throw config.unsupported('temporal_patch_size', frames, 'patches of 2 frames, which are one picture');
-  const table = config.integer('num_position_embeddings');
-  const places = Math.sqrt(table);
-  if (!Number.isInteger(places)) throw config.invalid('num_position_embeddings', table, 'the square of a side');
+  const places = parsePlaces(config, 'num_position_embeddings', 'corners');
   const layers = config.integer('depth', { min: 1, max: 256 });
   const taps = config.raw('deepstack_visual_indexes') ?? [];
   const isLayer = (tap: unknown, at: number, all: unknown[]): boolean =>
     Number.isInteger(tap) && Number(tap) < layers && Number(tap) > (at === 0 ? -1 : Number(all[at - 1]));
   if (!Array.isArray(taps) || !taps.every(isLayer))
     throw config.invalid('deepstack_visual_indexes', taps, `an ascending list of layers below ${layers} (depth)`);
-  const tower = parseTower(config, MOST_SIDE, { heads: 'num_heads', layers: 'depth' }, 1e-6);
-  const [one] = tower.layers as readonly [LayerConfig];
-  const attention = one.attention as GqaConfig;
-  const { headDim } = attention;
-  const rope = { theta: 1e4, scaling: null, dims: headDim, interleaved: false };
-  const turned = { ...one, attention: { ...attention, rope } };
+  const keys = { heads: 'num_heads', layers: 'depth' };
+  const tower = parseTower(config, MOST_SIDE, keys, { kind: 'layer', eps: 1e-6, bias: true }, (gqa, mlp) => {
+    return { attention: { ...gqa, rope: { theta: 1e4, scaling: null, dims: gqa.headDim, interleaved: false } }, mlp };
+  });
   return {
     kind: 'any size',
     image: MOST_SIDE * patch,
     patch,
     merge,
-    merger: { places, taps: taps as number[] },
-    tower: { ...tower, layers: tower.layers.map(() => turned), tensors: qwenTensors },
+    places,
+    merger: { width: tower.hiddenSize * merge ** 2, taps: taps as number[] },
+    tower: { ...tower, tensors: qwenTensors },
   };
 }
 
-/** Layers with LayerNorms and biases everywhere, and an MLP without a gate. @param keys what numbers are called */
+/**
+ * Gemma 4's: RMS norms on both sides, of queries, keys and values too, a gate, places and rotations by column and line; patches are averaged,
+ * and their norm has no weights.
+ * @param rows of a picture, at most
+ */
+export function parseGemma4Vision(config: ConfigReader, rows: number): Omit<VisionConfig, 'imageToken' | 'mark'> {
+  config.setDefaults({
+    ...siglipDefaults,
+    num_hidden_layers: 16,
+    pooling_kernel_size: 3,
+    position_embedding_size: 10240,
+    rms_norm_eps: 1e-6,
+    // It has another key.
+    hidden_act: config.raw('hidden_activation') ?? siglipDefaults.hidden_act,
+  });
+  const patch = config.integer('patch_size');
+  const merge = config.integer('pooling_kernel_size', { max: 16 });
+  const side = merge * Math.ceil(Math.sqrt(rows));
+  const norm = { kind: 'rms', eps: config.positive('rms_norm_eps') } as const;
+  const theta = config.optionalObject('rope_parameters')?.optionalPositive('rope_theta') ?? 100;
+  const bias = { q: false, k: false, v: false, o: false };
+  const tower = parseTower(config, side, siglipKeys, norm, (gqa, { width, activation }) => {
+    const rope = { theta, scaling: null, dims: gqa.headDim, interleaved: 'by axis' } as const;
+    const attention: GqaConfig = { ...gqa, bias, qkNorm: 'head', valueNorm: true, scale: 1, rope };
+    return { attention, mlp: { kind: 'gated', width, activation, bias: false }, norms: 'both' };
+  });
+  const standardized = config.boolean('standardize', false);
+  return {
+    kind: 'all rows',
+    image: side * patch,
+    patch,
+    merge,
+    average: { norm, scale: Math.sqrt(tower.hiddenSize) / merge ** 2, plain: true, standardized },
+    places: { side: config.integer('position_embedding_size', { min: rows * merge }), by: 'axes' },
+    clipped: config.boolean('use_clipped_linears', false),
+    tower,
+  };
+}
+
+/**
+ * Layers with biases everywhere, and an MLP without a gate, unless `layerOf` makes others of them.
+ * @param keys what numbers are called
+ */
 function parseTower(
   config: ConfigReader,
   side: number,
   keys: { readonly heads: string; readonly layers: string },
-  eps: number,
+  norm: NormConfig,
+  layerOf = (attention: GqaConfig, mlp: DenseMlpConfig): LayerConfig => ({ attention, mlp }),
 ): ModelConfig {
   const hiddenSize = config.integer('hidden_size');
   // Rows that are joined have nothing between them.
@@ -210,13 +316,13 @@ function parseTower(
     bothWays: true,
   };
   const width = config.integer('intermediate_size');
-  const one: LayerConfig = { attention: gqa, mlp: { kind: 'plain', width, activation: 'gelu_tanh', bias: true } };
+  const one = layerOf(gqa, { kind: 'plain', width, activation: 'gelu_tanh', bias: true });
   return {
     architecture: 'siglip',
     hiddenSize,
     vocabSize: 32,
     maxPositions: side * side,
-    norm: { kind: 'layer', eps, bias: true },
+    norm,
     tieWordEmbeddings: true,
     embeddingScale: 1,
     residualScale: 1,

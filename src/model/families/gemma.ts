@@ -1,7 +1,7 @@
 import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import type { LayerConfig } from '../config/model_config.js';
 import { type LayerType, parseLayerRope, parseRope, type RopeConfig } from '../config/rope_config.js';
-import { parseSiglip } from '../config/vision_config.js';
+import { checkRuns, firstWindow, parseSiglip, tokensOf } from '../config/vision_config.js';
 import { llamaNames, type TensorNames } from '../config/tensor_names.js';
 import {
   attentionByType,
@@ -95,30 +95,24 @@ export const gemma = defineFamily({
     const vision = config.optionalObject('vision_config');
     if (!vision) return undefined;
     const rows = config.optionalInteger('mm_tokens_per_image') ?? 256;
-    const window = config.optionalObject('text_config')?.optionalInteger('sliding_window') ?? defaults.sliding_window;
-    if (rows > window) throw config.unsupported('mm_tokens_per_image', rows, `at most the window of ${window}`);
-    const tokenId = (key: string, otherwise: number): number =>
-      config.optionalInteger(key, { min: 0, max: 2 ** 24 - 1 }) ?? otherwise;
+    checkRuns(config, 'mm_tokens_per_image', rows, defaults.sliding_window);
     const siglip = parseSiglip(vision, (side) => side / Math.sqrt(rows));
-    // Of sums in place of averages.
-    const eps = siglip.tower.norm.eps * siglip.merge ** 4;
     return {
       kind: 'whole',
-      imageToken: tokenId('image_token_index', 262144),
-      mark: tokenId('boi_token_index', 255999),
+      ...tokensOf(config, ['image_token_index'], 262144),
+      mark: tokensOf(config, ['boi_token_index'], 255999).mark,
       ...siglip,
-      averageNorm: { kind: 'rms', eps, offset: 1 },
+      average: { norm: { kind: 'rms', eps: siglip.tower.norm.eps, offset: 1 }, scale: siglip.merge ** -2 },
       runs: rows,
     };
   },
   mmproj(clip, idOf, { layers }) {
     const side = Math.floor(clip.integer('image_size') / clip.integer('patch_size'));
-    const windows = layers.flatMap(({ attention }) => (attention.kind === 'gqa' ? (attention.window ?? []) : []));
     return {
       image_token_index: idOf('<image_soft_token>'),
       boi_token_index: idOf('<start_of_image>'),
       mm_tokens_per_image: Math.floor(side / (clip.optionalInteger('projector.scale_factor') ?? 4)) ** 2,
-      text_config: { sliding_window: windows[0] },
+      text_config: { sliding_window: firstWindow(layers) },
     };
   },
   gguf: { keys: ggufKeys, plainWindows: ['gemma3', 'gemma-embedding'] },

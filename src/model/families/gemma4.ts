@@ -1,6 +1,7 @@
 import type { GgufFile } from '../../loader/index.js';
 import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import type { ExpertsConfig, GqaConfig, LayerConfig, MlpConfig } from '../config/model_config.js';
+import { checkRuns, firstWindow, parseGemma4Vision, tokensOf } from '../config/vision_config.js';
 import { type LayerType, parseLayerRope } from '../config/rope_config.js';
 import { expertNames, gatedNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
 import {
@@ -12,6 +13,7 @@ import {
   parseGelu,
   parseGqa,
   parseLayerTypes,
+  refuseForeign,
 } from './common_keys.js';
 import { defineFamily } from './family.js';
 
@@ -109,6 +111,37 @@ export const gemma4 = defineFamily({
         };
       }),
       tensors,
+    };
+  },
+  vision(config) {
+    const vision = config.optionalObject('vision_config');
+    // The unified model's has no layers.
+    if (!vision || config.optionalString('model_type') === 'gemma4_unified') return undefined;
+    const rows = config.optionalInteger('vision_soft_tokens_per_image', { max: 1120 }) ?? 280;
+    const text = config.optionalObject('text_config');
+    if (text) refuseForeign(text, [['pad_token_id', 0, "pictures' rows have token 0's inputs for each layer"]]);
+    const bothWays = text?.optionalString('use_bidirectional_attention') === 'vision';
+    if (bothWays) checkRuns(config, 'vision_soft_tokens_per_image', rows, defaults.sliding_window);
+    const runs = bothWays && { runs: rows, windowedRuns: true };
+    return { ...tokensOf(config, ['image_token_id'], 258880), ...parseGemma4Vision(vision, rows), ...runs };
+  },
+  mmproj(clip, idOf, { layers }) {
+    const { tensors: stored } = clip.gguf;
+    return {
+      image_token_id: idOf('<|image|>'),
+      text_config: {
+        sliding_window: firstWindow(layers),
+        // No file says so; those with inputs for each layer don't.
+        use_bidirectional_attention: layers[0]?.perLayer ? undefined : 'vision',
+      },
+      vision_config: {
+        hidden_act: 'gelu_pytorch_tanh',
+        rms_norm_eps: clip.positive('attention.layer_norm_epsilon'),
+        pooling_kernel_size: clip.optionalInteger('projector.scale_factor') ?? 3,
+        position_embedding_size: stored.get('v.position_embd.weight')?.shape[1],
+        standardize: stored.has('v.std_scale'),
+        use_clipped_linears: stored.has('v.blk.0.attn_q.input_max'),
+      },
     };
   },
   gguf: { keys: ggufKeys, plainWindows: ['gemma4'] },

@@ -1,4 +1,4 @@
-import { parseSiglip } from '../config/vision_config.js';
+import { parseSiglip, tokensOf } from '../config/vision_config.js';
 import { defineFamily } from './family.js';
 import { llama } from './llama.js';
 
@@ -11,13 +11,8 @@ export const idefics3 = defineFamily({
     // The class's defaults, with which files leave keys out.
     const defaults = { hidden_size: 1152, num_attention_heads: 16, patch_size: 32 };
     const merge = config.optionalInteger('scale_factor', { min: 1, max: 16 }) ?? 2;
-    const imageToken = config.optionalInteger('image_token_id', { min: 0, max: 2 ** 24 - 1 }) ?? 128257;
-    return {
-      kind: 'tiles',
-      imageToken,
-      mark: imageToken,
-      ...parseSiglip(vision, () => merge, defaults),
-    };
+    const tokens = tokensOf(config, ['image_token_id'], 128257);
+    return { kind: 'tiles', ...tokens, ...parseSiglip(vision, () => merge, defaults) };
   },
   mmproj: (clip, idOf) => ({
     image_token_id: idOf('<image>'),

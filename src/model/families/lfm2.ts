@@ -2,7 +2,8 @@ import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import type { AttentionConfig, LayerConfig, MlpConfig } from '../config/model_config.js';
 import { parseRope } from '../config/rope_config.js';
 import type { GatedMlpNames, TensorNames } from '../config/tensor_names.js';
-import { countRange, ggufExperts, parseExperts, parseGqa, parseLayerTypes } from './common_keys.js';
+import { parseSiglip2, tokensOf } from '../config/vision_config.js';
+import { countRange, ggufExperts, parseExperts, parseGqa, parseLayerTypes, refuseForeign } from './common_keys.js';
 import { defineFamily } from './family.js';
 
 const at = 'model.layers.{layer}.';
@@ -85,6 +86,30 @@ export const lfm2 = defineFamily({
       tensors,
     };
   },
+  /** LFM2-VL's: SigLIP 2, for pictures of up to 32 by 32 patches. */
+  vision(config) {
+    const vision = config.optionalObject('vision_config');
+    if (!vision) return undefined;
+    refuseForeign(config, [
+      ['projector_hidden_act', 'gelu', "the projector's activation is gelu"],
+      ['projector_bias', true, 'the projector has biases'],
+      ['vision_feature_layer', -1, 'all layers of the encoder run'],
+    ]);
+    const tokens = tokensOf(config, ['image_token_id', 'image_token_index'], 396);
+    const norm = config.boolean('projector_use_layernorm', true) && {
+      norm: { kind: 'layer', eps: 1e-5, bias: true } as const,
+    };
+    const merger = { width: config.optionalInteger('projector_hidden_size') ?? 2560, taps: [], ...norm };
+    const merge = config.optionalInteger('downsample_factor', { min: 1, max: 16 }) ?? 2;
+    return { kind: 'tiles or any size', ...tokens, ...parseSiglip2(vision, 32), merge, merger };
+  },
+  mmproj: (clip, idOf) => ({
+    image_token_id: idOf('<image>'),
+    downsample_factor: clip.optionalInteger('projector.scale_factor'),
+    projector_hidden_size: clip.gguf.tensors.get('mm.1.weight')?.shape[0],
+    projector_use_layernorm: clip.gguf.tensors.has('mm.input_norm.weight'),
+    vision_config: { num_patches: Math.floor(clip.integer('image_size') / clip.integer('patch_size')) ** 2 },
+  }),
   gguf: { keys: ggufKeys, parts: { norm: 'token_embd_norm' } },
 });
 

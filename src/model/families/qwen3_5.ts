@@ -1,7 +1,7 @@
 import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import type { AttentionConfig, DeltaConfig, ExpertsConfig, LayerConfig } from '../config/model_config.js';
 import { parseRope, parseSections } from '../config/rope_config.js';
-import { parseQwenVision, type VisionConfig } from '../config/vision_config.js';
+import { parseQwenVision, tokensOf, type VisionConfig } from '../config/vision_config.js';
 import { type DeltaNames, expertNames, headNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
 import {
   countRange,
@@ -179,8 +179,7 @@ function visionOf(token: number): NonNullable<Family['vision']> {
   return (config): VisionConfig | undefined => {
     const vision = config.optionalObject('vision_config');
     if (!vision) return undefined;
-    const imageToken = config.optionalInteger('image_token_id', { min: 0, max: 2 ** 24 - 1 }) ?? token;
-    return { imageToken, mark: imageToken, ...parseQwenVision(vision) };
+    return { ...tokensOf(config, ['image_token_id'], token), ...parseQwenVision(vision) };
   };
 }
 

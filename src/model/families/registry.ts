@@ -76,6 +76,7 @@ const rows: FamilyRow[] = [
       gemma4_unified: { className: 'Gemma4UnifiedForConditionalGeneration', textType: 'gemma4_unified_text' },
     },
     gguf: ['gemma4'],
+    projector: { type: 'gemma4v', archs: ['gemma4'] },
   },
   {
     family: async () => (await import('./olmo2.js')).olmo2,
@@ -99,7 +100,13 @@ const rows: FamilyRow[] = [
   {
     family: async () => (await import('./lfm2.js')).lfm2,
     models: { lfm2: 'Lfm2ForCausalLM', lfm2_moe: 'Lfm2MoeForCausalLM' },
+    wrappers: {
+      lfm2_vl: { className: 'Lfm2VlForConditionalGeneration', textType: 'lfm2' },
+      // As older files have it.
+      'lfm2-vl': { className: 'Lfm2VlForConditionalGeneration', textType: 'lfm2' },
+    },
     gguf: ['lfm2', 'lfm2moe'],
+    projector: { type: 'lfm2', archs: ['lfm2'] },
   },
   {
     family: async () => (await import('./qwen3_5.js')).qwen35,

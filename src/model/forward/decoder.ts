@@ -42,7 +42,7 @@ import {
 import { type Norm, recordNorm } from '../layers/norm.js';
 import type { RankRecorder, World } from '../layers/world.js';
 import type { AttentionWeights, MlpWeights } from '../layers/weight_kinds.js';
-import type { LoadedAdapters } from '../adapters/loaded_adapters.js';
+import type { Adapters } from '../adapters/loaded_adapters.js';
 import type { LayerWeights, ModelWeights } from '../weights/weight_loader.js';
 
 interface DecoderLayer {
@@ -125,7 +125,7 @@ export class Decoder {
   /** Weights of the norm before the head; undefined where no rows of it are. */
   readonly finalNorm: Norm | undefined;
   /** What programs that are recorded add to matrices. */
-  adapters: LoadedAdapters | undefined;
+  adapters: Adapters | undefined;
   readonly #stages: readonly DecoderStage[];
 
   /** Allocates the caches and rope tables. @throws SplitkvError `limit` when a layer's cache exceeds one binding. */

@@ -76,9 +76,10 @@ export async function openMmproj(
       ...(own as Readonly<Record<string, unknown>> | undefined),
     },
   };
-  const { averageNorm, ...read } = family.vision!(new ConfigReader(keys, what))!;
+  const { average, ...read } = family.vision!(new ConfigReader(keys, what))!;
   // As in the decoder: files have 1 + w.
-  const vision = { ...read, file: name, ...(averageNorm && { averageNorm: { ...averageNorm, offset: 0 } }) };
+  const plain = average && { average: { ...average, norm: { ...average.norm, offset: 0 } } };
+  const vision = { ...read, file: name, ...plain };
   const edge = clip.optionalInteger('preproc_image_size');
   return {
     vision,
@@ -103,6 +104,11 @@ const layerParts = {
   'self_attn.v_proj': 'attn_v',
   'self_attn.qkv': 'attn_qkv',
   'self_attn.out_proj': 'attn_out',
+  'self_attn.q_norm': 'attn_q_norm',
+  'self_attn.k_norm': 'attn_k_norm',
+  post_attention_layernorm: 'attn_post_norm',
+  post_feedforward_layernorm: 'ffn_post_norm',
+  'mlp.gate_proj': 'ffn_gate',
   'mlp.fc1': 'ffn_up',
   'mlp.fc2': 'ffn_down',
 };
@@ -110,14 +116,14 @@ const layerParts = {
 const swappedParts = { ...layerParts, 'mlp.fc1': 'ffn_down', 'mlp.fc2': 'ffn_up' };
 
 /** The model's tensors, and the encoder's under the names of config/vision_config.ts. */
-function withMmproj(index: TensorIndex, mmproj: GgufFile, { tower, patch, merger }: VisionConfig): TensorIndex {
+function withMmproj(index: TensorIndex, mmproj: GgufFile, { kind, tower, patch, merger }: VisionConfig): TensorIndex {
   const tensors = new Map(index.tensors);
   const { hiddenSize, layers } = tower;
   const kernel = (entry: TensorEntry): TensorEntry =>
     entry.shape.length === 4 ? { ...entry, shape: [hiddenSize, 3 * patch ** 2] } : entry;
   // Of the second frame, which is the same picture.
   const second = mmproj.tensors.get('v.patch_embd.weight.1');
-  if (merger && !second)
+  if (kind === 'any size' && !second)
     throw formatError(`${mmproj.what} has no tensor 'v.patch_embd.weight.1'; expected two frames' patches`);
   const others = second ? [kernel(entryOf(second))] : [];
   const put = (prefix: string, to: string, parts: Readonly<Record<string, string>>): void =>
@@ -136,11 +142,13 @@ function withMmproj(index: TensorIndex, mmproj: GgufFile, { tower, patch, merger
   for (const layer of layers.keys()) put(`v.blk.${layer}.`, `vision.encoder.layers.${layer}.`, parts);
   for (const [at, layer] of merger?.taps.entries() ?? [])
     put(`v.deepstack.${layer}.`, `vision.deepstack.${at}.`, { norm: 'norm', fc1: 'fc1', fc2: 'fc2' });
-  if (merger) put('mm.', 'vision.merger.', { fc1: '0', fc2: '2' });
+  if (merger) for (const fc1 of ['0', '1']) put('mm.', 'vision.merger.', { norm: 'input_norm', fc1, fc2: '2' });
   put('mm.', 'vision.', { project: 'model.fc', average_norm: 'soft_emb_norm' });
-  // Stored input by input.
-  new Block(mmproj, tensors).add(mmproj.tensors.get('mm.input_projection.weight'), 'vision.project.weight', (entry) =>
-    transposedView(entry, { first: 0, step: 1 }),
+  const whole = new Block(mmproj, tensors);
+  for (const name of ['std_bias', 'std_scale']) whole.add(mmproj.tensors.get(`v.${name}`), `vision.${name}`);
+  // Gemma 3's is stored input by input.
+  whole.add(mmproj.tensors.get('mm.input_projection.weight'), 'vision.project.weight', (entry) =>
+    kind === 'whole' ? transposedView(entry, { first: 0, step: 1 }) : entry,
   );
   return { ...index, tensors, files: [...index.files, ...mmproj.files] };
 }

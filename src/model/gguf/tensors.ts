@@ -22,6 +22,7 @@ import {
   numbered,
   type TensorNames,
 } from '../config/tensor_names.js';
+import { BOUNDS } from '../vision/encoder_specs.js';
 import { pairsInHalves } from '../layers/attention/rope_table.js';
 
 /** What llama.cpp calls the parts of a layer, by what a checkpoint's names call them here; `blk.N.`, `.weight` and `.bias` left out. */
@@ -88,6 +89,9 @@ const perLayerParts = {
 const perLayerHalfParts = { gate: 'inp_gate', project: 'proj', outNorm: 'post_norm' };
 const besideParts = { mlpOutNorm: 'post_ffw_norm_1', norm: 'pre_ffw_norm_2', outNorm: 'post_ffw_norm_2' };
 
+/** Of what a part has, the bounds of its activations among them. */
+const SUFFIXES = ['weight', 'bias', ...BOUNDS];
+
 type View = (entry: TensorEntry) => TensorEntry;
 
 /** The tensors of a file, or of a block of it, as they are put into an index. */
@@ -116,7 +120,7 @@ export class Block {
     views?: Readonly<Partial<Record<Part, View>>>,
   ): void {
     for (const part of Object.keys(parts) as Part[]) {
-      for (const suffix of ['weight', 'bias'])
+      for (const suffix of SUFFIXES)
         this.add(this.stored(`${parts[part]}.${suffix}`), names[part] && `${names[part]}.${suffix}`, views?.[part]);
     }
   }

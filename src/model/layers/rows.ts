@@ -2,7 +2,7 @@ import { known } from '../../base/errors.js';
 import { nth } from '../../base/lists.js';
 import type { Buffer, Device, Tensor } from '../../gpu/index.js';
 import { firstRowOf, stageRoutes, type StageTopology } from '../../placement/index.js';
-import type { LoadedAdapters } from '../adapters/loaded_adapters.js';
+import type { Adapters } from '../adapters/loaded_adapters.js';
 import { rowsOf } from './linear/parts.js';
 import type { Residual } from './residual.js';
 import { paddedName, type Role } from './roles.js';
@@ -50,7 +50,7 @@ export interface RowBuffers {
 /** How rows find their low-rank adapters. */
 export interface RowAdapters {
   /** All that there are while a program is recorded, which it is anew when they change; undefined where there are none. */
-  readonly loaded: () => LoadedAdapters | undefined;
+  readonly loaded: () => Adapters | undefined;
   /** vec2<u32> [rows]: (position, slot), of the rows that the rank runs. */
   readonly rowInfo: Tensor;
   readonly scratch: Scratch;

@@ -8,7 +8,7 @@ import { makeRandomModel } from './random_model.js';
 import type { ReferenceTensor, WeightMap } from './reference/reference.js';
 import type { ReferenceTower } from './reference/vision.js';
 
-/** A small SmolVLM, Gemma 3, Qwen3.5 or Qwen3-VL of random weights. */
+/** A small SmolVLM, Gemma 3, Qwen3.5, Qwen3-VL, LFM2-VL or Gemma 4 of random weights. */
 export interface RandomVision {
   config: ModelConfig;
   /** The text part's config.json. */
@@ -21,7 +21,7 @@ export interface RandomVision {
 }
 
 export interface RandomVisionOptions {
-  kind?: 'idefics3' | 'gemma3' | 'qwen3_5' | 'qwen3_vl';
+  kind?: 'idefics3' | 'gemma3' | 'qwen3_5' | 'qwen3_vl' | 'lfm2_vl' | 'gemma4';
   seed?: number;
   /** Of the text part's config.json. */
   text?: Record<string, unknown>;
@@ -72,6 +72,36 @@ const QWEN = {
   },
 };
 
+/** Of LFM2-VL's. */
+const LFM2 = {
+  model_type: 'lfm2',
+  num_hidden_layers: 4,
+  head_dim: undefined,
+  hidden_act: undefined,
+  block_multiple_of: 20,
+  full_attn_idxs: [1, 3],
+  norm_eps: 1e-5,
+  rope_theta: 1e6,
+  tie_word_embeddings: undefined,
+};
+
+/** Of Gemma 4's, as E2B is: with inputs for each layer, and shared keys and values. */
+const GEMMA4 = {
+  model_type: 'gemma4_text',
+  hidden_act: undefined,
+  rope_theta: undefined,
+  tie_word_embeddings: undefined,
+  num_hidden_layers: 5,
+  head_dim: 16,
+  global_head_dim: 32,
+  layer_types: ['sliding', 'full', 'sliding', 'sliding', 'full'].map((type) => `${type}_attention`),
+  num_kv_shared_layers: 3,
+  sliding_window: 9,
+  hidden_size_per_layer_input: 64,
+  vocab_size_per_layer_input: 320,
+  final_logit_softcapping: 30,
+};
+
 /** What is special in a family's texts, the placeholder first. */
 const SPECIAL = {
   idefics3: [
@@ -83,6 +113,14 @@ const SPECIAL = {
   gemma3: ['<image_soft_token>', '<start_of_image>', '<end_of_image>'],
   qwen3_5: ['<|image_pad|>', '<|vision_start|>', '<|vision_end|>'],
   qwen3_vl: ['<|image_pad|>', '<|vision_start|>', '<|vision_end|>'],
+  lfm2_vl: [
+    '<image>',
+    '<|image_start|>',
+    '<|image_end|>',
+    '<|img_thumbnail|>',
+    ...range(1, 3).flatMap((row) => range(1, 4).map((column) => `<|img_row_${row}_col_${column}|>`)),
+  ],
+  gemma4: ['<|image|>', '<|image>', '<image|>'],
 };
 /** What its template puts where a picture is. */
 const MARK = {
@@ -90,6 +128,8 @@ const MARK = {
   gemma3: '<start_of_image>',
   qwen3_5: '<|vision_start|><|image_pad|><|vision_end|>',
   qwen3_vl: '<|vision_start|><|image_pad|><|vision_end|>',
+  lfm2_vl: '<image>',
+  gemma4: '<|image|>',
 };
 
 function addedTokens({ added_tokens: before }: Record<string, unknown>, first: number, own: string[]): unknown[] {
@@ -113,21 +153,31 @@ export function makeRandomVision({
   seed = 1,
   text = {},
   tower: changes = {},
-  scale = 2,
+  scale = kind === 'gemma4' ? 3 : 2,
   imageToken = 300,
 }: RandomVisionOptions = {}): RandomVision {
   const gemma = kind === 'gemma3';
+  const lfm2 = kind === 'lfm2_vl';
+  const gemma4 = kind === 'gemma4';
   const qwen = kind === 'qwen3_5' || kind === 'qwen3_vl' ? QWEN[kind] : undefined;
-  const own = { ...(qwen && { layers: 4, places: 5, taps: kind === 'qwen3_vl' ? [0, 2] : [] }), ...changes };
+  const own = {
+    ...(qwen && { layers: 4, places: 5, taps: kind === 'qwen3_vl' ? [0, 2] : [] }),
+    ...(lfm2 && { places: 5, inner: 72, normed: true }),
+    ...(gemma4 && { patch: 4, places: 40, rows: 8, clipped: true }),
+    ...changes,
+  };
   const tower = { hidden: 64, heads: 4, layers: 2, width: 96, image: 32, patch: 8, eps: 1e-6, ...own };
   const { hidden, heads, layers, width, image, patch } = tower;
-  const decoder = makeRandomModel({ config: { ...(gemma && GEMMA), ...qwen, ...text }, seed });
+  const decoder = makeRandomModel({
+    config: { ...(gemma && GEMMA), ...qwen, ...(lfm2 && LFM2), ...(gemma4 && GEMMA4), ...text },
+    seed,
+  });
   const random = new Random(seed + 1000);
   const vision = new Map<string, ReferenceTensor>();
   const add = (name: string, shape: number[], deviation: number, mean = 0): void => {
     const data = random
       .normals(
-        shape.reduce((a, b) => a * b),
+        shape.reduce((a, b) => a * b, 1),
         deviation,
       )
       .map((value) => value + mean);
@@ -143,6 +193,7 @@ export function makeRandomVision({
   };
   const textWidth = decoder.config.hiddenSize;
   if (qwen) addQwen();
+  else if (gemma4) addGemma4();
   else addSiglip();
   function addQwen(): void {
     const { places = 0, taps = [] } = tower as ReferenceTower;
@@ -167,11 +218,50 @@ export function makeRandomVision({
     merger(`${at}.merger`, hidden);
     for (const level of taps.keys()) merger(`${at}.deepstack_merger_list.${level}`, joined);
   }
+  function addGemma4(): void {
+    const { places = 0, clipped, standardized } = tower as ReferenceTower;
+    const at = 'model.vision_tower';
+    add(`${at}.patch_embedder.input_proj.weight`, [hidden, 3 * patch * patch], 1 / Math.sqrt(3 * patch * patch));
+    add(`${at}.patch_embedder.position_embedding_table`, [2, places, hidden], 0.7);
+    for (let layer = 0; layer < layers; layer++) {
+      const block = `${at}.encoder.layers.${layer}`;
+      for (const name of ['input', 'post_attention', 'pre_feedforward', 'post_feedforward'])
+        add(`${block}.${name}_layernorm.weight`, [hidden], 0.2, 1);
+      for (const name of ['q', 'k']) add(`${block}.self_attn.${name}_norm.weight`, [hidden / heads], 0.2, 1);
+      for (const [name, rows, columns] of [
+        ...['q', 'k', 'v', 'o'].map((part) => [`self_attn.${part}_proj`, hidden, hidden] as const),
+        ...['gate', 'up'].map((part) => [`mlp.${part}_proj`, width, hidden] as const),
+        ['mlp.down_proj', hidden, width] as const,
+      ]) {
+        add(`${block}.${name}.linear.weight`, [rows, columns], 1.5 / Math.sqrt(columns));
+        if (!clipped) continue;
+        // Different for each, and narrow enough to show.
+        for (const [bound, mean] of [
+          ['input_min', -1.1],
+          ['input_max', 1.1],
+          ['output_min', -1.4],
+          ['output_max', 1.4],
+        ] as const)
+          add(`${block}.${name}.${bound}`, [], 0.1, mean);
+      }
+    }
+    if (standardized) {
+      add(`${at}.std_bias`, [hidden], 2);
+      add(`${at}.std_scale`, [hidden], 0.3, 1);
+    }
+    add('model.embed_vision.embedding_projection.weight', [textWidth, hidden], 2 / Math.sqrt(hidden));
+  }
   function addSiglip(): void {
-    const prefix = gemma ? 'vision_tower.vision_model' : 'model.vision_model';
-    add(`${prefix}.embeddings.patch_embedding.weight`, [hidden, 3, patch, patch], 1 / Math.sqrt(3 * patch * patch));
+    const prefix = gemma
+      ? 'vision_tower.vision_model'
+      : lfm2
+        ? 'model.vision_tower.vision_model'
+        : 'model.vision_model';
+    const kernel = lfm2 ? [hidden, patch * patch * 3] : [hidden, 3, patch, patch];
+    const { places = Math.floor(image / patch), inner = 0, normed } = tower as ReferenceTower;
+    add(`${prefix}.embeddings.patch_embedding.weight`, kernel, 1 / Math.sqrt(3 * patch * patch));
     add(`${prefix}.embeddings.patch_embedding.bias`, [hidden], 0.3);
-    add(`${prefix}.embeddings.position_embedding.weight`, [Math.floor(image / patch) ** 2, hidden], 1);
+    add(`${prefix}.embeddings.position_embedding.weight`, [places ** 2, hidden], 1);
     for (let layer = 0; layer < layers; layer++) {
       const at = `${prefix}.encoder.layers.${layer}`;
       norm(`${at}.layer_norm1`);
@@ -185,6 +275,12 @@ export function makeRandomVision({
     if (gemma) {
       add('multi_modal_projector.mm_input_projection_weight', [hidden, textWidth], 3 / Math.sqrt(hidden));
       add('multi_modal_projector.mm_soft_emb_norm.weight', [hidden], 0.3);
+    } else if (lfm2) {
+      const at = 'model.multi_modal_projector';
+      const joined = hidden * scale * scale;
+      if (normed) norm(`${at}.layer_norm`, joined);
+      linear(`${at}.linear_1`, inner, joined, 1.5);
+      linear(`${at}.linear_2`, textWidth, inner, 1.5);
     } else
       add(
         'model.connector.modality_projection.proj.weight',
@@ -209,13 +305,29 @@ export function makeRandomVision({
           boi_token_index: imageToken + 1,
           mm_tokens_per_image: rows,
         }
-      : {
-          model_type: 'idefics3',
-          architectures: ['Idefics3ForConditionalGeneration'],
-          image_token_id: imageToken,
-          scale_factor: scale,
-          tie_word_embeddings: false,
-        };
+      : gemma4
+        ? {
+            model_type: 'gemma4',
+            architectures: ['Gemma4ForConditionalGeneration'],
+            image_token_id: imageToken,
+            vision_soft_tokens_per_image: own.rows,
+          }
+        : lfm2
+          ? {
+              model_type: 'lfm2_vl',
+              architectures: ['Lfm2VlForConditionalGeneration'],
+              image_token_id: imageToken,
+              downsample_factor: scale,
+              projector_hidden_size: own.inner,
+              projector_use_layernorm: own.normed,
+            }
+          : {
+              model_type: 'idefics3',
+              architectures: ['Idefics3ForConditionalGeneration'],
+              image_token_id: imageToken,
+              scale_factor: scale,
+              tie_word_embeddings: false,
+            };
   const raw = {
     ...wrapper,
     text_config: ofText,
@@ -233,16 +345,34 @@ export function makeRandomVision({
           deepstack_visual_indexes: own.taps,
           out_hidden_size: textWidth,
         }
-      : {
-          model_type: gemma ? 'siglip_vision_model' : 'idefics3',
-          hidden_size: hidden,
-          intermediate_size: width,
-          num_hidden_layers: layers,
-          num_attention_heads: heads,
-          image_size: image,
-          patch_size: patch,
-          layer_norm_eps: tower.eps,
-        },
+      : gemma4
+        ? {
+            model_type: 'gemma4_vision',
+            hidden_size: hidden,
+            intermediate_size: width,
+            num_hidden_layers: layers,
+            num_attention_heads: heads,
+            num_key_value_heads: heads,
+            head_dim: hidden / heads,
+            hidden_activation: 'gelu_pytorch_tanh',
+            patch_size: patch,
+            pooling_kernel_size: scale,
+            position_embedding_size: own.places,
+            rms_norm_eps: tower.eps,
+            rope_parameters: { rope_theta: 100, rope_type: 'default' },
+            standardize: own.standardized ?? false,
+            use_clipped_linears: own.clipped,
+          }
+        : {
+            model_type: gemma ? 'siglip_vision_model' : lfm2 ? 'siglip2_vision_model' : 'idefics3',
+            hidden_size: hidden,
+            intermediate_size: width,
+            num_hidden_layers: layers,
+            num_attention_heads: heads,
+            ...(lfm2 ? { num_patches: (own.places ?? 0) ** 2 } : { image_size: image }),
+            patch_size: patch,
+            layer_norm_eps: tower.eps,
+          },
   };
   const stored = [
     ...[...decoder.weights].map(
@@ -250,7 +380,7 @@ export function makeRandomVision({
         [
           gemma
             ? `language_model.${name}`
-            : name.replace(/^model\./, qwen ? 'model.language_model.' : 'model.text_model.'),
+            : name.replace(/^model\./, qwen || lfm2 || gemma4 ? 'model.language_model.' : 'model.text_model.'),
           tensor,
         ] as const,
     ),
@@ -263,7 +393,8 @@ export function makeRandomVision({
   }));
   const files = new Map(decoder.files);
   const json = (value: unknown): Uint8Array<ArrayBuffer> => new TextEncoder().encode(JSON.stringify(value));
-  // Tiles of the encoder's size, at most three by three.
+  // Tiles of the encoder's size, at most three by three; of LFM2-VL's up to six. Its GGUF files say nothing: patches are of 16 pixels then.
+  const few = { tile_size: image, min_image_tokens: 4, max_image_tokens: 16, max_tiles: 6 };
   files.set(
     'preprocessor_config.json',
     json(
@@ -271,7 +402,19 @@ export function makeRandomVision({
         ? { size: { shortest_edge: 16 * patch ** 2, longest_edge: 64 * patch ** 2 } }
         : gemma
           ? { size: { height: image, width: image }, resample: 2, do_pan_and_scan: null }
-          : { size: { longest_edge: 3 * image }, max_image_size: { longest_edge: image }, resample: 1 },
+          : gemma4
+            ? {
+                max_soft_tokens: own.rows,
+                do_normalize: false,
+                image_mean: [0, 0, 0],
+                image_std: [1, 1, 1],
+                resample: 3,
+              }
+            : lfm2
+              ? patch === 16
+                ? {}
+                : few
+              : { size: { longest_edge: 3 * image }, max_image_size: { longest_edge: image }, resample: 1 },
     ),
   );
   const { json: tokenizer, config: words } = byteLevelTokenizer(imageToken);

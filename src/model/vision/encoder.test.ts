@@ -5,7 +5,15 @@ import { readTensorIndex, TensorReader } from '../../loader/index.js';
 import { MemorySource } from '../../loader/testing/memory_source.js';
 import { type Grid, patchGrid, patchOrder, type VisionConfig } from '../config/vision_config.js';
 import { makeRandomVision, type RandomVision, type RandomVisionOptions } from '../testing/random_vision.js';
-import { gemma3Rows, idefics3Rows, qwenRows } from '../testing/reference/vision.js';
+import {
+  gemma3Rows,
+  idefics3Rows,
+  type Gemma4Mistake,
+  gemma4Rows,
+  type Lfm2Mistake,
+  lfm2Rows,
+  qwenRows,
+} from '../testing/reference/vision.js';
 import { asNamed } from '../weights/stored_names.js';
 import { loadEncoder } from './encoder.js';
 import { patchRows } from './patch_rows.js';
@@ -52,16 +60,87 @@ const grids: Record<string, readonly [RandomVisionOptions, readonly Grid[]]> = {
       [6, 4],
     ],
   ],
+  'LFM2-VL': [
+    { kind: 'lfm2_vl', seed: 10 },
+    [
+      [4, 4],
+      [2, 14],
+      [6, 10],
+    ],
+  ],
+  'Gemma 4 E2B': [
+    { kind: 'gemma4', seed: 12 },
+    [
+      [6, 9],
+      [3, 24],
+      [9, 6],
+    ],
+  ],
+  'Gemma 4 31B, heads of 72': [
+    {
+      kind: 'gemma4',
+      seed: 13,
+      tower: {
+        hidden: 576,
+        heads: 8,
+        layers: 1,
+        patch: 2,
+        rows: 4,
+        places: 60,
+        width: 100,
+        clipped: false,
+        standardized: true,
+      },
+    },
+    [
+      [6, 6],
+      [3, 6],
+    ],
+  ],
+  'LFM2-VL, heads of 72, without a norm': [
+    {
+      kind: 'lfm2_vl',
+      seed: 11,
+      tower: { hidden: 576, heads: 8, layers: 1, patch: 2, places: 16, width: 100, inner: 130, normed: false },
+    },
+    [
+      [6, 2],
+      [8, 10],
+    ],
+  ],
 };
 
 const patchesOf = (pixels: Float32Array, vision: VisionConfig, width: number, grid: Grid): Float32Array =>
   patchRows(pixels, vision, width, grid, patchOrder(vision, grid));
 
-function expectAlike(rows: Float32Array, expected: readonly Float64Array[]): void {
+function errorOf(rows: Float32Array, expected: readonly Float64Array[]): number {
   const flat = expected.flatMap((row) => [...row]);
   expect(rows.length).toBe(flat.length);
-  const largest = Math.max(...flat.map(Math.abs));
-  expect(Math.max(...flat.map((value, i) => Math.abs(value - rows[i]!))) / largest).toBeLessThan(2e-5);
+  const largest = flat.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  return flat.reduce((most, value, i) => Math.max(most, Math.abs(value - rows[i]!)), 0) / largest;
+}
+
+const expectAlike = (rows: Float32Array, expected: readonly Float64Array[]): void =>
+  expect(errorOf(rows, expected)).toBeLessThan(2e-5);
+
+/** Before Gemma 4 normalises them. */
+const unit = (pixels: Float32Array): Float64Array => Float64Array.from(pixels).map((value) => (value + 1) / 2);
+
+/** What would show. */
+function mistakesOf({ tower }: RandomVision, { kind }: RandomVisionOptions): (Lfm2Mistake | Gemma4Mistake)[] {
+  // Places of 4 by 4 patches are made of 5 by 5.
+  if (kind === 'lfm2_vl')
+    return tower.normed ? ['channels first', 'no antialiasing', 'corners', 'tanh', 'across first', 'no norm'] : [];
+  if (kind !== 'gemma4') return [];
+  return [
+    'channels first',
+    'lines before columns',
+    'pairs of the whole head',
+    'values not normalised',
+    'scaled scores',
+    'neighbours of a line',
+    ...(tower.clipped ? (['no bounds', 'erf'] as const) : (['not standardised'] as const)),
+  ];
 }
 
 async function readerOf({ config, files }: RandomVision): Promise<TensorReader> {
@@ -94,7 +173,20 @@ await describeOnAdapters('image encoders', (device) => {
     const encode = (grid: Grid, seed: number) => {
       const [height, width] = [grid[0] * tower.patch, grid[1] * tower.patch];
       const pixels = new Random(seed).normals(width * height * 3, 0.5);
-      const expected = () => qwenRows(weights, tower, scale, config.hiddenSize, pixels, [width, height]);
+      const expected = (mistake?: Lfm2Mistake | Gemma4Mistake) =>
+        options.kind === 'lfm2_vl'
+          ? lfm2Rows(weights, tower, scale, config.hiddenSize, pixels, [width, height], mistake as Lfm2Mistake)
+          : options.kind === 'gemma4'
+            ? gemma4Rows(
+                weights,
+                tower,
+                scale,
+                config.hiddenSize,
+                unit(pixels),
+                [width, height],
+                mistake as Gemma4Mistake,
+              )
+            : qwenRows(weights, tower, scale, config.hiddenSize, pixels, [width, height]);
       return { rows: encoder.encode(patchesOf(pixels, vision, width, grid), grid), expected };
     };
     for (const grid of sizes) {
@@ -102,6 +194,10 @@ await describeOnAdapters('image encoders', (device) => {
       made.push(await rows);
       expectAlike(made.at(-1)!, expected());
     }
+    const first = encode(sizes[0]!, 9);
+    const rows = await first.rows;
+    for (const mistake of mistakesOf(model, options))
+      expect(errorOf(rows, first.expected(mistake)), mistake).toBeGreaterThan(1e-4);
     // Whatever was before.
     for (const [at, grid] of sizes.entries()) expect(await encode(grid, 9).rows).toEqual(made[at]);
   });

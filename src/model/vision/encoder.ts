@@ -3,9 +3,10 @@
  * config/vision_config.ts says what they are, encoder_specs.ts what they load. Loaded by `import()`, as few models have one.
  */
 
+import { outputGate } from '../../../shaders/attention/output_gate/index.js';
 import { known } from '../../base/errors.js';
 import { nth, range } from '../../base/lists.js';
-import { alignUp, ceilDiv } from '../../base/math.js';
+import { alignUp, ceilDiv, joinFloats } from '../../base/math.js';
 import { type Buffer, type Device, type Program, Recorder, Submits } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
 import { KV_BLOCK, MERGE_LANES } from '../../base/kv_units.js';
@@ -34,7 +35,8 @@ import type { Loaded } from '../weights/weight_map.js';
 import { type LoadWeightsOptions, loadSpecs } from '../weights/weight_loader.js';
 import { mostOf, type WeightTypes } from '../weights/weight_types.js';
 import { type EncoderSpecs, encoderSpecs, placesTable } from './encoder_specs.js';
-import { placeRows, turns } from './places.js';
+import { ClippedLinears } from './clipped.js';
+import { placeRows, placesRead, turns } from './places.js';
 
 /** Rows of prompts come in tiles of so many. */
 const TILE_ROWS = 16;
@@ -65,9 +67,13 @@ export async function loadEncoder(
   const type = mostOf(types) === 'f32' ? 'f32' : 'f16';
   const { loaded, bytes } = await loadSpecs(device, reader, type, encoderSpecs(vision, textWidth), options);
   const table = placesTable(vision);
-  if (table) reader.expectTensor(table.name, [table.rows, table.columns]);
-  const places =
-    table && !reader.isBlank ? await reader.readRows(table.name, 0, table.rows, { signal: options.signal }) : undefined;
+  if (table) reader.expectTensor(table.name, table.shape);
+  let places: Float32Array | undefined;
+  if (table && vision.places && !reader.isBlank) {
+    const spans = placesRead(vision.places, patchesOf(vision));
+    const read = spans.map(([first, end]) => reader.readRows(table.name, first, end, { signal: options.signal }));
+    places = joinFloats(await Promise.all(read));
+  }
   return new ImageEncoder(device, { vision, textWidth, type, loaded, places, bytes });
 }
 
@@ -148,17 +154,18 @@ export class ImageEncoder {
         passing: true,
       },
       new World(aloneOf(tower), 0),
-      { attention: { gqa: GqaLayers }, mlp: { plain: DenseLayers } },
+      { attention: { gqa: GqaLayers }, mlp: { plain: DenseLayers, gated: DenseLayers } },
     );
   }
 
   #record(): TileProgram {
     const { device } = this;
     const { vision, loaded, textWidth } = this.weights;
-    const { tower, patch, merge, averageNorm, merger } = vision;
+    const { tower, patch, merge, average, merger, places } = vision;
     const rows = alignUp(this.#most, TILE_ROWS);
     const counts = device.createBuffer('image chunk_offsets', 8);
     const decoder = this.#layers(counts);
+    if (loaded.bounds.length > 0) decoder.adapters = new ClippedLinears(loaded);
     const buffers = decoder.allocateRows('prompt', rows);
     const patchStride = activationStride(3 * patch * patch);
     const made = imageRows(vision);
@@ -170,11 +177,14 @@ export class ImageEncoder {
     const shape = { rows, width: tower.hiddenSize, stride: hiddenStride };
     const normed = normedOf(buffers);
     const joined = { rows: made, width: hiddenStride * merge * merge, stride: hiddenStride * merge * merge };
-    const inner = merger && device.createBuffer('image merged', alignUp(made, TILE_ROWS) * joined.stride * 4);
+    const merged = merger && alignUp(made, TILE_ROWS) * activationStride(merger.width);
+    const inner = merged && device.createBuffer('image merged', merged * 4);
     const recordMerger = (level: number): void => {
       const { norm } = nth(loaded.mergers, level);
-      if (norm) recordNorm(recorder, norm, joined, buffers.x, normed);
-      this.#recordMerger(recorder, level, normed, known(inner, 'buffer of rows that are merged'), out);
+      // Of a tap's rows, and of those behind the last layer, which are normalised once before they are joined.
+      const [from, to] = level > 0 ? [buffers.x, normed] : [normed, buffers.x];
+      if (norm) recordNorm(recorder, norm, joined, from, to);
+      this.#recordMerger(recorder, level, norm ? to : from, known(inner || undefined, 'buffer of merged rows'), out);
     };
     const viewing = (body: () => void): void => recorder.viewing(() => this.#rows, body);
     decoder.recordLayers(recorder, buffers, {
@@ -185,25 +195,29 @@ export class ImageEncoder {
           bias: loaded.patchesBias,
           out: buffers.x,
           outStride: hiddenStride,
-          ...(merger && { epilogue: 'residual' }),
+          ...(places && { epilogue: 'residual' }),
         }),
       behind: (layer) => {
         const level = merger?.taps.indexOf(layer) ?? -1;
         if (level >= 0) viewing(() => recordMerger(1 + level));
       },
     });
-    recordNorm(recorder, loaded.norm, shape, buffers.x, normed);
+    if (loaded.norm) recordNorm(recorder, loaded.norm, shape, buffers.x, normed);
     viewing(() => {
-      if (loaded.averageNorm) {
-        const summed = { buffer: normed, count: merge * merge, first: 0, rows: made, stride: hiddenStride };
-        const to = { width: tower.hiddenSize, out: buffers.x, outStride: hiddenStride };
-        recordReduce(recorder, summed, { ...to, epilogue: 'none' });
-        recordNorm(recorder, loaded.averageNorm, { ...shape, rows: made }, buffers.x, normed);
+      if (average && loaded.averageNorm) {
+        const [from, to] = loaded.norm ? [normed, buffers.x] : [buffers.x, normed];
+        const { averageNorm: norm, averageBias: bias, averageFactor: factor } = loaded;
+        const summed = { buffer: from, count: merge * merge, first: 0, rows: made, stride: hiddenStride };
+        const io = { width: tower.hiddenSize, out: to, outStride: hiddenStride, epilogue: 'none' } as const;
+        recordReduce(recorder, summed, { ...io, bias, outScale: average.scale });
+        const gates = { ...shape, rows: made, gateStride: 0, gateOffset: 0, open: true };
+        if (factor) recorder.dispatch(outputGate, gates, { gate: factor, x: to });
+        recordNorm(recorder, norm, { ...shape, rows: made }, to, from);
       }
       if (!loaded.project) return recordMerger(0);
-      const xStride = averageNorm ? hiddenStride : joined.stride;
+      const xStride = average ? hiddenStride : joined.stride;
       recordLinear(recorder, { role: 'prompt', rows: made, normed: undefined }, loaded.project, {
-        x: normed,
+        x: loaded.norm ? normed : buffers.x,
         xStride,
         out,
         outStride,
@@ -219,11 +233,11 @@ export class ImageEncoder {
   #recordMerger(recorder: Recorder<RankStep>, level: number, x: Buffer, inner: Buffer, out: Buffer): void {
     const { vision, loaded, textWidth } = this.weights;
     const { into, intoBias, out: project, outBias } = nth(loaded.mergers, level);
-    const stride = vision.tower.hiddenSize * vision.merge ** 2;
+    const stride = activationStride(vision.merger?.width ?? 0);
     const rows = { role: 'prompt', rows: imageRows(vision), normed: undefined } as const;
     recordLinear(recorder, rows, into, {
       x,
-      xStride: stride,
+      xStride: vision.tower.hiddenSize * vision.merge ** 2,
       bias: intoBias,
       out: inner,
       outStride: stride,
@@ -246,10 +260,13 @@ export class ImageEncoder {
     const { device } = this;
     const { vision } = this.weights;
     const count = grid[0] * grid[1];
-    const rows = range(0, alignUp(this.#most, TILE_ROWS));
-    device.write(rowInfo, 0, Uint32Array.from(rows.flatMap((row) => [row < count ? row : 0xffffffff, 0])));
+    const order = patchOrder(vision, grid);
+    const info = new Uint32Array(2 * alignUp(this.#most, TILE_ROWS)).fill(0xffffffff);
+    let position = 0;
+    for (const [row, at] of order.entries()) if (at >= 0) info.set([position++, 0], 2 * row);
+    device.write(rowInfo, 0, info);
     device.write(counts, 4, Uint32Array.of(count));
-    if (table) device.write(table, 0, turns(vision.tower, grid, patchOrder(vision, grid)));
+    if (table) device.write(table, 0, turns(vision.tower, grid, order));
     this.#rows = count / vision.merge ** 2;
     this.#grid = grid;
   }
@@ -265,13 +282,17 @@ export class ImageEncoder {
     this.#fit(made, grid);
     const width = 3 * vision.patch ** 2;
     const stride = activationStride(width);
-    const count = grid[0] * grid[1];
-    const padded = new Float32Array(count * stride);
-    for (const row of range(0, count)) padded.set(patches.subarray(row * width, (row + 1) * width), row * stride);
+    const rows = patches.length / width;
+    const padded = new Float32Array(rows * stride);
+    for (const row of range(0, rows)) padded.set(patches.subarray(row * width, (row + 1) * width), row * stride);
     device.write(made.patches, 0, padded);
-    if (places && vision.merger)
-      device.write(made.x, 0, placeRows(places, vision.merger.places, grid, patchOrder(vision, grid)));
-    const step = { rows: [alignUp(count, TILE_ROWS)], chunks: chunksOf(count) };
+    if (places && vision.places)
+      device.write(
+        made.x,
+        0,
+        placeRows(places, vision.places, vision.tower.hiddenSize, grid, patchOrder(vision, grid)),
+      );
+    const step = { rows: [alignUp(rows, TILE_ROWS)], chunks: chunksOf(grid[0] * grid[1]) };
     const submits = (this.#submits ??= new Submits(device));
     await submits.submit(await made.program.run(device.gpu.createCommandEncoder(), step, { submits }));
     const outWidth = rowWidth(vision, weights.textWidth);

@@ -9,8 +9,9 @@ export function patchRows(
   order: readonly number[],
 ): Float32Array<ArrayBuffer> {
   const out = new Float32Array(order.length * 3 * patch * patch);
-  let to = 0;
-  for (const at of order) {
+  for (const [row, at] of order.entries()) {
+    if (at < 0) continue;
+    let to = row * 3 * patch * patch;
     const [top, left] = [Math.floor(at / columns) * patch, (at % columns) * patch];
     for (let channel = 0; channel < 3; channel++) {
       for (let y = 0; y < patch; y++) {

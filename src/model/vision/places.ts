@@ -1,38 +1,55 @@
+import { range, sum } from '../../base/lists.js';
 import { attentionOf, type ModelConfig } from '../config/model_config.js';
-import type { Grid } from '../config/vision_config.js';
+import type { Grid, PlacesConfig } from '../config/vision_config.js';
 import { ropeFrequencies } from '../layers/attention/rope_table.js';
 
+/** Rows of a table, and how much of each. */
+type Shares = readonly (readonly [row: number, weight: number])[];
+
+/** What a place of a line of `of` is made of the table's `side`. */
+function sharesOf(at: number, of: number, { side, by }: PlacesConfig): Shares {
+  const byCorners = by === 'corners';
+  const stretch = byCorners ? 1 : Math.max(side / of, 1);
+  const centre = byCorners ? (at * (side - 1)) / Math.max(1, of - 1) : ((at + 0.5) * side) / of - 0.5;
+  const weights = range(0, side).map((row) => Math.max(0, 1 - Math.abs(row - centre) / stretch));
+  const total = sum(weights);
+  return weights.flatMap((weight, row) => (weight > 0 ? [[row, weight / total] as const] : []));
+}
+
+/** Of a table's rows those that `most` patches may have: of each of two tables the first ones. */
+export function placesRead({ side, by }: PlacesConfig, most: number): (readonly [first: number, end: number])[] {
+  if (by !== 'axes') return [[0, side ** 2]];
+  return [0, side].map((first) => [first, first + Math.min(side, most)]);
+}
+
 /**
- * A learned table of side by side places stretched over a grid, corner upon corner, with straight lines between: f32 [patches][width].
+ * Places from a learned table, stretched over a grid with straight lines between, or of two tables: f32 [patches][width].
+ * @param table of the rows of `placesRead`
  * @param order of the patches (`patchOrder`)
  */
 export function placeRows(
   table: Float32Array,
-  side: number,
+  places: PlacesConfig,
+  width: number,
   [lines, columns]: Grid,
   order: readonly number[],
 ): Float32Array<ArrayBuffer> {
-  const width = table.length / side ** 2;
+  const { side, by } = places;
   const out = new Float32Array(order.length * width);
-  const coordinate = (at: number, of: number) => {
-    const place = of === 1 ? 0 : (at * (side - 1)) / (of - 1);
-    const first = Math.floor(place);
-    return { first, next: Math.min(first + 1, side - 1), part: place - first };
-  };
+  const made = new Float64Array(width);
+  const half = table.length / width / 2;
+  const along = (of: number): Shares[] => range(0, of).map((at) => (by === 'axes' ? [] : sharesOf(at, of, places)));
+  const [down, across] = [along(lines), along(columns)];
+  const sharesAt = (line: number, column: number): Shares =>
+    by === 'axes'
+      ? [column, half + line].map((place) => [place, 1] as const)
+      : down[line]!.flatMap(([y, high]) => across[column]!.map(([x, wide]) => [y * side + x, high * wide] as const));
   for (const [row, at] of order.entries()) {
-    const y = coordinate(Math.floor(at / columns), lines);
-    const x = coordinate(at % columns, columns);
-    const corners = [
-      [y.first, x.first, (1 - y.part) * (1 - x.part)],
-      [y.first, x.next, (1 - y.part) * x.part],
-      [y.next, x.first, y.part * (1 - x.part)],
-      [y.next, x.next, y.part * x.part],
-    ] as const;
-    for (let i = 0; i < width; i++) {
-      let sum = 0;
-      for (const [line, column, weight] of corners) sum += weight * table[(line * side + column) * width + i]!;
-      out[row * width + i] = sum;
-    }
+    if (at < 0) continue;
+    made.fill(0);
+    for (const [place, weight] of sharesAt(Math.floor(at / columns), at % columns))
+      for (let i = 0; i < width; i++) made[i]! += weight * table[place * width + i]!;
+    out.set(made, row * width);
   }
   return out;
 }
@@ -42,8 +59,10 @@ export function turns(tower: ModelConfig, [, columns]: Grid, order: readonly num
   const { rope, headDim } = attentionOf(tower, 'gqa');
   const dims = headDim / 2;
   const frequencies = ropeFrequencies({ ...rope!, dims }, 0);
-  const angles = order.flatMap((at) =>
-    [Math.floor(at / columns), at % columns].flatMap((place) => [...frequencies].map((each) => place * each)),
-  );
+  const angles = order
+    .filter((at) => at >= 0)
+    .flatMap((at) =>
+      [Math.floor(at / columns), at % columns].flatMap((place) => [...frequencies].map((each) => place * each)),
+    );
   return Float32Array.from(angles.flatMap((angle) => [Math.cos(angle), Math.sin(angle)]));
 }

@@ -1,5 +1,7 @@
+import { range } from '../../base/lists.js';
 import {
   blocksView,
+  columnsView,
   matrixShape,
   rowsView,
   summedView,
@@ -9,6 +11,7 @@ import {
   vectorView,
 } from '../../loader/index.js';
 import { type ExpertsConfig, headModel, type ModelConfig } from '../config/model_config.js';
+import type { VisionConfig } from '../config/vision_config.js';
 import { type ExpertNames, numbered } from '../config/tensor_names.js';
 
 /** What a checkpoint puts before the names of a model's tensors (images beside the text, another head), and what stands there without. */
@@ -50,8 +53,11 @@ export function asNamed(index: TensorIndex, config: ModelConfig): TensorIndex {
   return { ...index, tensors, totalBytes };
 }
 
-/** What checkpoints put before the names of an encoder's tensors, and what those outside its layers are called. */
-const TOWERS = ['model.vision_model.', 'vision_tower.vision_model.', 'vision_tower.', 'model.visual.', 'visual.'];
+/** What checkpoints put before the names of an encoder's tensors. */
+const TOWER = /^(model\.)?(vision_tower\.|visual\.)?(vision_model\.)?/;
+/** Input by input, unlike other matrices. */
+const BY_INPUT = 'multi_modal_projector.mm_input_projection_weight';
+/** What those outside its layers are called, or begin with. */
 const VISION = [
   ['embeddings.patch_embedding.', 'vision.patches.'],
   ['embeddings.position_embedding.', 'vision.positions.'],
@@ -63,6 +69,16 @@ const VISION = [
   ['merger.norm.', 'vision.post_layernorm.'],
   ['merger.', 'vision.merger.'],
   ['deepstack_merger_list.', 'vision.deepstack.'],
+  ['patch_embedder.input_proj.', 'vision.patches.'],
+  ['patch_embedder.position_embedding_table', 'vision.positions.weight'],
+  ['std_', 'vision.std_'],
+  ['connector.modality_projection.proj.weight', 'vision.project.weight'],
+  [BY_INPUT, 'vision.project.weight'],
+  ['multi_modal_projector.mm_soft_emb_norm.', 'vision.average_norm.'],
+  ['multi_modal_projector.layer_norm.', 'vision.merger.norm.'],
+  ['multi_modal_projector.linear_1.', 'vision.merger.fc1.'],
+  ['multi_modal_projector.linear_2.', 'vision.merger.fc2.'],
+  ['embed_vision.embedding_projection.', 'vision.project.'],
 ] as const;
 /** Within a name. */
 const PARTS = [
@@ -71,37 +87,37 @@ const PARTS = [
   ['.attn.qkv.', '.self_attn.qkv.'],
   ['.attn.proj.', '.self_attn.out_proj.'],
   ['.linear_fc', '.fc'],
+  ['.linear.weight', '.weight'],
+  ['.o_proj.', '.out_proj.'],
+  ['.input_layernorm.', '.layer_norm1.'],
+  ['.pre_feedforward_layernorm.', '.layer_norm2.'],
+  ['.up_proj.', '.fc1.'],
+  ['.down_proj.', '.fc2.'],
 ] as const;
-const PROJECTIONS = [
-  ['model.connector.modality_projection.proj.weight', 'vision.project.weight'],
-  ['multi_modal_projector.mm_soft_emb_norm.', 'vision.average_norm.'],
-] as const;
-/** Input by input, and what it is otherwise. */
-const BY_INPUT = 'multi_modal_projector.mm_input_projection_weight';
 
-/** An encoder's tensors under the names of config/vision_config.ts; a patch's kernel is a row of [3 * patch * patch]. */
-function addVision(
-  tensors: Map<string, TensorEntry>,
-  index: TensorIndex,
-  { tower, patch }: NonNullable<ModelConfig['vision']>,
-): void {
-  const byInput = index.tensors.get(BY_INPUT);
-  const project = 'vision.project.weight';
-  if (byInput) tensors.set(project, transposedView({ ...byInput, name: project }, { first: 0, step: 1 }));
+/** An encoder's tensors under the names of config/vision_config.ts. */
+function addVision(tensors: Map<string, TensorEntry>, index: TensorIndex, { tower, patch }: VisionConfig): void {
   for (const [stored, entry] of index.tensors) {
-    const before = TOWERS.find((tower) => stored.startsWith(tower)) ?? '';
-    const rest = stored.slice(before.length);
-    const [from, to] = (before === '' ? PROJECTIONS : VISION).find(([part]) => rest.startsWith(part)) ?? [];
+    const bare = stored.replace(TOWER, '');
+    const [from, to] = VISION.find(([part]) => bare.startsWith(part)) ?? [];
     if (from === undefined) continue;
-    const name = PARTS.reduce((whole, [part, own]) => whole.replace(part, own), to + rest.slice(from.length));
-    const { length: axes, 2: frames = 1 } = entry.shape;
-    const isKernel = name === 'vision.patches.weight' && axes >= 4;
-    const count = axes === 5 ? frames : 1;
-    const shape = isKernel ? [tower.hiddenSize, 3 * count * patch * patch] : entry.shape;
-    const named = { ...entry, name, shape };
-    // Of a picture all frames are the same.
-    tensors.set(name, isKernel && count > 1 ? summedView(named, count, patch * patch) : named);
+    const name = PARTS.reduce((whole, [part, own]) => whole.replace(part, own), to + bare.slice(from.length));
+    const named = { ...entry, name };
+    if (name === 'vision.patches.weight') tensors.set(name, patchRows(named, tower.hiddenSize, patch));
+    else if (from === BY_INPUT) tensors.set(name, transposedView(named, { first: 0, step: 1 }));
+    // A number by itself is a vector of one.
+    else tensors.set(name, entry.shape.length === 0 ? { ...named, shape: [1] } : named);
   }
+}
+
+/** Kernels [rows, 3, patch, patch], or of several frames, which are the same of a picture; or rows whose pixels have their channels side by side. */
+function patchRows(entry: TensorEntry, rows: number, patch: number): TensorEntry {
+  const size = patch * patch;
+  const { length: axes, 2: frames = 1 } = entry.shape;
+  if (axes === 4) return { ...entry, shape: [rows, 3 * size] };
+  if (axes === 5) return summedView({ ...entry, shape: [rows, 3 * frames * size] }, frames, size);
+  const order = range(0, 3 * size).map((at) => (at % size) * 3 + Math.floor(at / size));
+  return columnsView(entry, order);
 }
 
 /**

@@ -40,12 +40,6 @@ import {
 } from './weight_map.js';
 import type { WeightTypes } from './weight_types.js';
 
-const elementAs = {
-  itself: (value: number): number => value,
-  exp: Math.exp,
-  negated: (value: number): number => -value,
-} as const;
-
 /** A rank's slice of a layer. Vectors that aren't cut are whole. */
 export type LayerWeights = Loaded<LayerMap>;
 
@@ -203,15 +197,16 @@ class WeightLoader<Parts extends object> {
 
   async #vector(spec: VectorSpec): Promise<Buffer> {
     const values = new Float32Array(vectorLength(spec));
-    const { columns = 1, plus = 0, as = 'itself' } = spec;
+    const { columns = 1, plus = 0, times = 1, as } = spec;
+    const made = (value: number): number => (as ? Math.exp(value) : value * times) + plus;
     let at = 0;
     for (const part of spec.parts) {
       const { tensor, firstRow, rows, order } = part;
       if (tensor !== undefined) {
         const stored = await this.#rows(tensor, firstRow, firstRow + rows);
-        const whole = spec.plus || spec.as ? stored.map((value) => elementAs[as](value) + plus) : stored;
+        const whole = plus !== 0 || times !== 1 || as ? stored.map(made) : stored;
         values.set(order ? reorderRows(whole, order, rows, columns) : whole, at);
-      }
+      } else values.fill(plus, at, at + rows * columns);
       at += paddedRows(part) * columns;
     }
     const buffer = this.device.createBuffer(spec.name, values.byteLength);

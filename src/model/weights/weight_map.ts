@@ -95,8 +95,9 @@ export interface VectorSpec {
   readonly columns?: number;
   /** Added to each element; default 0. */
   readonly plus?: number | undefined;
-  /** What each element becomes; default: itself. */
-  readonly as?: 'exp' | 'negated';
+  /** What each element is multiplied by before that, or how it becomes another. */
+  readonly times?: number;
+  readonly as?: 'exp';
 }
 
 /** A matrix over rows [firstRow, ...) of the vocabulary. */

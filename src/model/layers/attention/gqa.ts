@@ -12,7 +12,7 @@ import { nth, sum } from '../../../base/lists.js';
 import type { Buffer } from '../../../gpu/index.js';
 import type { RankShare } from '../../../placement/index.js';
 import type { PromptCompression } from '../../compression/prompt_compression.js';
-import { type GqaConfig, segmentKvHeads } from '../../config/model_config.js';
+import { type GqaConfig, type ModelConfig, segmentKvHeads } from '../../config/model_config.js';
 import { fusedGqa, recordMerge } from '../fusion.js';
 import { attentionSegments, headsOf, queryRow, runsOf } from '../../shape.js';
 import type { AlikeLayers, AttentionLayers, AttentionProgram, Half, StageContext } from '../layer.js';
@@ -29,6 +29,12 @@ import { type AttentionShape, SpreadLayout } from './spread_layout.js';
 
 const ownSegments = ({ kvHeads, copies = [] }: RankShare): number =>
   kvHeads.length + sum(copies.map(({ share }) => share - 1));
+
+/** Rows that see what is behind them, at most; undefined: none do. */
+function runOf({ vision }: ModelConfig, { bothWays, window }: GqaConfig): number | undefined {
+  if (bothWays) return 2 ** 30;
+  return vision?.windowedRuns && window === undefined ? undefined : vision?.runs;
+}
 
 export class GqaLayers implements AttentionLayers {
   readonly heads: number;
@@ -59,8 +65,8 @@ export class GqaLayers implements AttentionLayers {
     this.config = config;
     this.segmentHeads = segmentKvHeads(config);
     this.heads = headsOf(config, holder.heads);
-    const { window = Infinity, softcap, sinks, bothWays } = config;
-    const runs = bothWays ? 2 ** 30 : stage.config.vision?.runs;
+    const { window = Infinity, softcap, sinks } = config;
+    const runs = runOf(stage.config, config);
     this.attended = {
       ...(window < cache.contextLength && { slidingWindow: window }),
       ...(softcap !== undefined && { softcap }),

@@ -4,6 +4,7 @@ import type { GqaConfig } from '../../config/model_config.js';
 import { attentionSegments, type HeldSegments, holdSegments, type Span } from '../../shape.js';
 import type { GqaNames } from '../../config/tensor_names.js';
 import {
+  allRows,
   type Loaded,
   type MatrixSpec,
   type Part,
@@ -12,7 +13,7 @@ import {
   zeroRows,
 } from '../../weights/weight_map.js';
 import type { Bytes, CutBytes, LayerContext } from '../layer_weights.js';
-import { pairsInHalves } from './rope_table.js';
+import { axesInHalves, pairsInHalves } from './rope_table.js';
 
 /** Which tensors make a rank's slice of grouped-query attention. Undefined: the model has none, or the rank none of it. */
 export interface GqaSpecs {
@@ -46,7 +47,8 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
   const attends = queryHeads.length > 0;
   // Where a bias may be bound from.
   const splits = headDim % 64 === 0;
-  const order = rope?.interleaved ? pairsInHalves(headDim, 0, rope.dims) : undefined;
+  const pairs = rope?.interleaved && pairsInHalves(headDim, 0, rope.dims);
+  const order = rope?.interleaved === 'by axis' ? axesInHalves(headDim) : pairs || undefined;
   /** Rows of some heads of a tensor of `all`. */
   const rowsOf = (tensor: string, all: number, [first, end]: Span, more?: Partial<Part>): Part =>
     someRows(tensor, all * headDim, [first * headDim, end * headDim], more);
@@ -77,7 +79,9 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
   const sinkParts = sinks ? queryHeads.map((own) => someRows(known(names.sinks, 'name of sinks'), heads, own)) : [];
   const qkvBias = bias.q ? context.bias('qkv_bias', qkv).parts : zeros(qkv);
   const headNorm = (what: string, name: string | undefined): VectorSpec | undefined =>
-    attends && qkNorm === 'head' ? context.whole(what, `${name}.weight`, headDim, context.norm.offset) : undefined;
+    attends && qkNorm === 'head'
+      ? context.vector(what, [allRows(`${name}.weight`, headDim, { order })], { plus: context.norm.offset })
+      : undefined;
   const normRows = (name: string | undefined, all: number, own: readonly Span[]): Part[] =>
     own.map((span) => rowsOf(`${name}.weight`, all, span, { order }));
   const wholeRows = [...normRows(names.qNorm, heads, queryHeads), ...normRows(names.kNorm, config.kvHeads, kvHeads)];

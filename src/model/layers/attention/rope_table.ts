@@ -1,4 +1,5 @@
 import { type RopeSpans, SPAN_ELEMENTS, spanElements } from '../../../../shaders/rope/rope_append/index.js';
+import { range } from '../../../base/lists.js';
 import type { Buffer, Device } from '../../../gpu/index.js';
 import type { RopeConfig, RopeStretch } from '../../config/rope_config.js';
 
@@ -17,6 +18,10 @@ export const pairsInHalves = (length: number, first: number, dims: number): numb
     if (rotary < 0 || rotary >= dims) return row;
     return first + (rotary < dims / 2 ? 2 * rotary : 2 * rotary - dims + 1);
   });
+
+/** The same of heads whose halves have halves. */
+export const axesInHalves = (length: number): number[] =>
+  [2, 0, 3, 1].flatMap((quarter) => range((quarter * length) / 4, ((quarter + 1) * length) / 4));
 
 /**
  * Rotary angular frequencies [dims / 2], radians a position, in float64: theta^(-2i/dims), then stretched as transformers'

@@ -95,7 +95,7 @@ function deltaParts(
     input,
     channels,
     all,
-    rates: ofHeads('delta_rates', names.rates, { as: config.rates === 'log' ? 'exp' : 'negated' }),
+    rates: ofHeads('delta_rates', names.rates, config.rates === 'log' ? { as: 'exp' } : { times: -1 }),
     dtBias: ofHeads('delta_dt_bias', names.dtBias),
     norm: context.whole('delta_norm', `${names.norm}.weight`, valueDim),
   };

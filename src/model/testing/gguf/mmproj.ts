@@ -6,7 +6,10 @@ import { vocabularyMetadata } from './vocabulary.js';
 
 /** llama.cpp's names, by what a name of the checkpoint's has. */
 const RENAMES: readonly (readonly [from: RegExp, to: string])[] = [
-  [/^(model\.vision_model|vision_tower\.vision_model)\./, 'v.'],
+  [/^(model\.vision_model|(model\.)?vision_tower\.vision_model)\./, 'v.'],
+  [/^model\.vision_tower\.patch_embedder\.input_proj\./, 'v.patch_embd.'],
+  [/^model\.vision_tower\.patch_embedder\.position_embedding_table$/, 'v.position_embd.weight'],
+  [/^model\.vision_tower\./, 'v.'],
   [/embeddings\.patch_embedding\./, 'patch_embd.'],
   [/embeddings\.position_embedding\./, 'position_embd.'],
   [/encoder\.layers\.(\d+)\./, 'blk.$1.'],
@@ -17,6 +20,15 @@ const RENAMES: readonly (readonly [from: RegExp, to: string])[] = [
   [/mlp\.fc2\./, 'ffn_down.'],
   [/post_layernorm\./, 'post_ln.'],
   [/^model\.connector\.modality_projection\.proj\./, 'mm.model.fc.'],
+  [/^model\.embed_vision\.embedding_projection\./, 'mm.input_projection.'],
+  [/\.linear\.weight$/, '.weight'],
+  [/self_attn\.o_proj\./, 'attn_out.'],
+  [/self_attn\.([qk])_norm\./, 'attn_$1_norm.'],
+  [/mlp\.(gate|up|down)_proj\./, 'ffn_$1.'],
+  [/(v\.blk\.\d+\.)input_layernorm\./, '$1ln1.'],
+  [/post_attention_layernorm\./, 'attn_post_norm.'],
+  [/pre_feedforward_layernorm\./, 'ln2.'],
+  [/post_feedforward_layernorm\./, 'ffn_post_norm.'],
   [/^model\.visual\.merger\.norm\./, 'v.post_ln.'],
   [/^model\.visual\.merger\.linear_fc1\./, 'mm.0.'],
   [/^model\.visual\.merger\.linear_fc2\./, 'mm.2.'],
@@ -30,9 +42,11 @@ const RENAMES: readonly (readonly [from: RegExp, to: string])[] = [
   [/blocks\.(\d+)\.mlp\.linear_fc2\./, 'blk.$1.ffn_down.'],
   [/^multi_modal_projector\.mm_input_projection_weight$/, 'mm.input_projection.weight'],
   [/^multi_modal_projector\.mm_soft_emb_norm\./, 'mm.soft_emb_norm.'],
+  [/^model\.multi_modal_projector\.layer_norm\./, 'mm.input_norm.'],
+  [/^model\.multi_modal_projector\.linear_([12])\./, 'mm.$1.'],
 ];
 const isVision = (name: string): boolean =>
-  /^(model\.vision_model|model\.connector|model\.visual|vision_tower|multi_modal_projector)\./.test(name);
+  /^(model\.)?(vision_model|connector|visual|vision_tower|multi_modal_projector|embed_vision)\./.test(name);
 
 /** A kernel of two frames, [hidden, 3, 2, patch, patch], is two tensors. */
 const framesOf = (
@@ -46,6 +60,17 @@ const framesOf = (
     return { name: frame === 0 ? name : `${name}.${frame}`, shape: [rows, 3, ...patch], data: own };
   });
 
+/** A matrix of patches whose pixels have their channels side by side as a kernel [hidden, 3, patch, patch]. */
+function kernelOf(data: Float32Array, patch: number): Pick<GgufTensor, 'shape' | 'data'> {
+  const size = patch * patch;
+  const columns = 3 * size;
+  const out = data.map((_, at) => {
+    const [row, channel, pixel] = [Math.floor(at / columns), Math.floor((at % columns) / size), at % size];
+    return data[row * columns + pixel * 3 + channel]!;
+  });
+  return { shape: [data.length / columns, 3, patch, patch], data: out };
+}
+
 export interface MmprojOptions {
   readonly metadata?: Readonly<Record<string, GgufValue>>;
   readonly typeOf?: (name: string, shape: readonly number[]) => WritableType | undefined;
@@ -55,17 +80,26 @@ export interface MmprojOptions {
 /** The encoder of a random model as convert_hf_to_gguf.py --mmproj writes it: 1 is added to Gemma 3's norm. */
 export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8Array<ArrayBuffer> {
   const { tower, scale, weights, config } = made;
-  const { kind, merger } = config.vision!;
+  const { kind } = config.vision!;
   const { places = 0, taps = [] } = tower;
-  const gemma = kind === 'whole';
+  const qwen = kind === 'any size';
+  const gemma4 = kind === 'all rows';
+  const types = {
+    tiles: 'idefics3',
+    whole: 'gemma3',
+    'any size': 'qwen3vl_merger',
+    'tiles or any size': 'lfm2',
+    'all rows': 'gemma4v',
+  };
   const half: GgufValue = { type: 'f32[]', value: [0.5, 0.5, 0.5] };
   const metadata: Record<string, GgufValue> = {
     'general.architecture': text('clip'),
     'general.type': text('mmproj'),
     'clip.has_vision_encoder': { type: 'bool', value: true },
-    'clip.projector_type': text(merger ? 'qwen3vl_merger' : gemma ? 'gemma3' : 'idefics3'),
-    'clip.use_gelu': { type: 'bool', value: true },
-    'clip.vision.image_size': u32(merger ? places * tower.patch : tower.image),
+    ...(gemma4
+      ? { 'clip.vision.projector_type': text(types[kind]), 'clip.audio.projector_type': text('gemma4a') }
+      : { 'clip.projector_type': text(types[kind]), 'clip.use_gelu': { type: 'bool', value: true } }),
+    'clip.vision.image_size': u32(gemma4 ? 224 : places ? places * tower.patch : tower.image),
     'clip.vision.patch_size': u32(tower.patch),
     'clip.vision.embedding_length': u32(tower.hidden),
     'clip.vision.feed_forward_length': u32(tower.width),
@@ -75,7 +109,7 @@ export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8
     'clip.vision.attention.layer_norm_epsilon': f32(tower.eps),
     'clip.vision.image_mean': half,
     'clip.vision.image_std': half,
-    ...(merger
+    ...(qwen
       ? {
           'clip.vision.spatial_merge_size': u32(scale),
           'clip.vision.image_min_pixels': u32(16 * tower.patch ** 2),
@@ -85,7 +119,7 @@ export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8
             value: Array.from({ length: tower.layers }, (_, layer) => taps.includes(layer)),
           },
         }
-      : { 'clip.vision.projector.scale_factor': u32(scale) }),
+      : !gemma4 && { 'clip.vision.projector.scale_factor': u32(scale) }),
     ...(kind === 'tiles' && { 'clip.vision.preproc_image_size': u32(3 * tower.image) }),
     ...options.metadata,
   };
@@ -96,6 +130,9 @@ export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8
     const named = level ? usual.replace(level[0], `deepstack.${taps[Number(level[1])]}.`) : usual;
     const name = options.rename?.(named) ?? named;
     if (usual === 'v.patch_embd.weight' && shape.length === 5) return framesOf(name, shape, data);
+    if (usual === 'v.patch_embd.weight' && shape.length === 2) return [{ name, ...kernelOf(data, tower.patch) }];
+    // Numbers by themselves are tensors of one.
+    if (shape.length === 0) return [{ name, shape: [1], data }];
     const plusOne = usual === 'mm.soft_emb_norm.weight';
     return [{ name, shape, data: plusOne ? data.map((w) => w + 1) : data, type: options.typeOf?.(name, shape) }];
   });

@@ -74,7 +74,7 @@ export function familyLogits(
   pictures?: GivenPictures,
 ): Float64Array[] {
   if (isRecurrentModel(raw)) return recurrentLogits(raw, weights, tokens, pictures);
-  if (isGemma4(raw)) return gemma4Logits(raw, weights, tokens);
+  if (isGemma4(raw)) return gemma4Logits(raw, weights, tokens, pictures);
   const tensor = lookupIn(weights);
   const { tied, logitScale, finalCap } = modelOf(raw, tensor);
   const name = tied ? 'model.embed_tokens.weight' : 'lm_head.weight';

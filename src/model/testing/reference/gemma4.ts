@@ -4,6 +4,16 @@ import { addAll, type Lookup, lookupIn, matVec, rmsNorm, rotatePair, type Vector
 type Raw = Readonly<Record<string, unknown>>;
 
 type Heads = Vector[];
+type Runs = readonly (readonly [start: number, end: number])[];
+
+/** By position, what takes the place of an embedding; runs whose rows see each other in layers with a window. */
+export interface Gemma4Pictures {
+  readonly rows: ReadonlyMap<number, Vector>;
+  readonly runs?: Runs;
+  /** Mistakes: in all layers, and another token's inputs for each layer. */
+  readonly runsInAll?: boolean;
+  readonly padding?: number;
+}
 
 export const isGemma4 = ({ model_type: type }: Raw): boolean => type === 'gemma4_text';
 
@@ -23,17 +33,27 @@ const pieces = (x: Vector, size: number): Vector[] =>
  * Logits [tokens.length][vocab_size] in float64 of Gemma 4's text model (transformers' models/gemma4), position by position, without a
  * cache; reads config.json by itself.
  */
-export function gemma4Logits(raw: Raw, weights: WeightMap, tokens: readonly number[]): Float64Array[] {
+export function gemma4Logits(
+  raw: Raw,
+  weights: WeightMap,
+  tokens: readonly number[],
+  pictures?: Gemma4Pictures,
+): Float64Array[] {
   const name = raw['tie_word_embeddings'] === false ? 'lm_head.weight' : 'model.embed_tokens.weight';
   const head = lookupIn(weights)(name, number(raw, 'vocab_size'), number(raw, 'hidden_size'));
   const cap = raw['final_logit_softcapping'] as number | null | undefined;
-  return gemma4States(raw, weights, tokens).map((state) =>
+  return gemma4States(raw, weights, tokens, pictures).map((state) =>
     matVec(head, state).map((logit) => (cap ? cap * Math.tanh(logit / cap) : logit)),
   );
 }
 
 /** Of the same: the final hidden states behind the last norm, [tokens.length][hidden_size]. */
-export function gemma4States(raw: Raw, weights: WeightMap, tokens: readonly number[]): Float64Array[] {
+export function gemma4States(
+  raw: Raw,
+  weights: WeightMap,
+  tokens: readonly number[],
+  pictures?: Gemma4Pictures,
+): Float64Array[] {
   const tensor = lookupIn(weights);
   const [hidden, vocabulary] = [number(raw, 'hidden_size'), number(raw, 'vocab_size')];
   const layers = number(raw, 'num_hidden_layers');
@@ -43,14 +63,19 @@ export function gemma4States(raw: Raw, weights: WeightMap, tokens: readonly numb
   const rowOf = (table: Float32Array, row: number, width: number, scale: number): Vector =>
     Float64Array.from(table.subarray(row * width, (row + 1) * width)).map((value) => value * scale);
   const table = tensor('model.embed_tokens.weight', vocabulary, hidden);
-  const x = tokens.map((token) => rowOf(table, token, hidden, Math.sqrt(hidden)));
+  const given = pictures?.rows;
+  const x = tokens.map((token, position) =>
+    Float64Array.from(given?.get(position) ?? rowOf(table, token, hidden, Math.sqrt(hidden))),
+  );
 
   const own = number(raw, 'hidden_size_per_layer_input', 256);
-  const perLayer = own === 0 ? undefined : perLayerInputs(raw, tensor, tokens, x, own, layers, norm);
+  const padding = pictures?.padding ?? 0;
+  const padded = tokens.map((token, position) => (given?.has(position) ? padding : token));
+  const perLayer = own === 0 ? undefined : perLayerInputs(raw, tensor, padded, x, own, layers, norm);
 
-  const given = raw['layer_types'] as readonly string[] | undefined;
+  const types = raw['layer_types'] as readonly string[] | undefined;
   const typeOf = (index: number): string =>
-    index === layers - 1 ? 'full' : (given?.[index] ?? ((index + 1) % 6 === 0 ? 'full' : 'sliding')).replace(/_.*/, '');
+    index === layers - 1 ? 'full' : (types?.[index] ?? ((index + 1) % 6 === 0 ? 'full' : 'sliding')).replace(/_.*/, '');
   const firstShared = layers - number(raw, 'num_kv_shared_layers', 0);
   /** The last keys and values of each type that were projected. */
   const kept = new Map<string, { k: Heads[]; v: Heads[] }>();
@@ -60,7 +85,8 @@ export function gemma4States(raw: Raw, weights: WeightMap, tokens: readonly numb
     const attend = attention(raw, tensor, `${at}self_attn.`, type === 'full', norm, plain);
     const inputs = x.map((row) => norm(row, `${at}input_layernorm`));
     if (index < firstShared) kept.set(type, attend.keysAndValues(inputs));
-    const attended = attend.outputs(inputs, kept.get(type)!);
+    const runs = type === 'full' && !pictures?.runsInAll ? [] : (pictures?.runs ?? []);
+    const attended = attend.outputs(inputs, kept.get(type)!, runs);
     addAll(
       x,
       attended.map((row) => norm(row, `${at}post_attention_layernorm`)),
@@ -154,14 +180,15 @@ function attention(
       k: rows.map((x, position) => project('k', kvHeads, x).map((head) => turn(norm(head, `${at}k_norm`), position))),
       v: rows.map((x) => project(keysAreValues ? 'k' : 'v', kvHeads, x).map(plain)),
     }),
-    outputs: (rows: readonly Vector[], { k, v }: { k: Heads[]; v: Heads[] }): Vector[] =>
+    outputs: (rows: readonly Vector[], { k, v }: { k: Heads[]; v: Heads[] }, runs: Runs): Vector[] =>
       rows.map((x, position) => {
         const mixed = project('q', heads, x).flatMap((head, index) => {
           const q = turn(norm(head, `${at}q_norm`), position);
           const kvHead = Math.floor(index / (heads / kvHeads));
           const first = Math.max(0, position - window + 1);
+          const [, end = 0] = runs.find(([start, stop]) => start <= position && position < stop) ?? [];
           const scores = k
-            .slice(first, position + 1)
+            .slice(first, Math.max(position + 1, end))
             .map((keys) => keys[kvHead]!.reduce((sum, value, d) => sum + value * q[d]!, 0));
           const largest = Math.max(...scores);
           const exps = scores.map((score) => Math.exp(score - largest));

@@ -10,9 +10,16 @@ export interface ReferenceTower {
   image: number;
   patch: number;
   eps: number;
-  /** Of Qwen's: side of the table of places, and the layers behind which rows are merged, too. */
+  /** Side of the table of places, where it isn't the picture's; of Qwen's the layers behind which rows are merged, too. */
   places?: number;
   taps?: number[];
+  /** Of LFM2-VL's projector: between its matrices, and whether it begins with a norm. */
+  inner?: number;
+  normed?: boolean;
+  /** Of Gemma 4's: rows of a picture at most, whether matrices have bounds, and whether rows are standardised. */
+  rows?: number;
+  clipped?: boolean;
+  standardized?: boolean;
 }
 
 /**
@@ -82,13 +89,145 @@ export function gemma3Rows(
   return rows;
 }
 
+/** The same of a Gemma 4's. */
+export type Gemma4Mistake =
+  | 'channels first'
+  | 'lines before columns'
+  | 'pairs of the whole head'
+  | 'erf'
+  | 'no bounds'
+  | 'values not normalised'
+  | 'scaled scores'
+  | 'neighbours of a line'
+  | 'not standardised';
+
+/**
+ * Rows of a Gemma 4's decoder for a picture, in float64, from transformers' modeling_gemma4.py, patch by patch in lines: scale by scale of
+ * them averaged.
+ * @param pixels of 0 to 1, [height][width][3]
+ */
+export function gemma4Rows(
+  weights: WeightMap,
+  tower: ReferenceTower,
+  scale: number,
+  textWidth: number,
+  pixels: ArrayLike<number>,
+  [width, height]: readonly [width: number, height: number],
+  mistake?: Gemma4Mistake,
+): Vector[] {
+  const { hidden, heads, layers, patch, eps, places = 0 } = tower;
+  const tensor = lookupIn(weights);
+  const at = 'model.vision_tower';
+  const [wide, high, dim] = [width / patch, height / patch, hidden / heads];
+  const embed = tensor(`${at}.patch_embedder.input_proj.weight`, hidden, 3 * patch * patch);
+  const table = tensor(`${at}.patch_embedder.position_embedding_table`, 2, places, hidden);
+  const ones = (length: number): Float32Array => new Float32Array(length).fill(1);
+  const norm = (name: string, x: Vector): Vector => rmsNorm(x, tensor(`${at}.${name}.weight`, x.length), eps);
+  const bound = (name: string, value: number): number => {
+    if (!tower.clipped || mistake === 'no bounds') return value;
+    const [least, most] = ['min', 'max'].map((end) => tensor(`${at}.${name}_${end}`)[0]!);
+    return Math.min(most!, Math.max(least!, value));
+  };
+  const linear = (name: string, x: Vector, rows: number): Vector => {
+    const given = x.map((value) => bound(`${name}.input`, value));
+    return matVec(tensor(`${at}.${name}.linear.weight`, rows, x.length), given).map((y) => bound(`${name}.output`, y));
+  };
+  const x: Vector[] = [];
+  for (let py = 0; py < high; py++)
+    for (let px = 0; px < wide; px++) {
+      const values = new Float64Array(3 * patch * patch);
+      for (let dy = 0; dy < patch; dy++)
+        for (let dx = 0; dx < patch; dx++)
+          for (let c = 0; c < 3; c++) {
+            const to = mistake === 'channels first' ? (c * patch + dy) * patch + dx : (dy * patch + dx) * 3 + c;
+            values[to] = 2 * pixels[((py * patch + dy) * width + px * patch + dx) * 3 + c]! - 1;
+          }
+      const [first, second] = mistake === 'lines before columns' ? [py, px] : [px, py];
+      const row = matVec(embed, values);
+      x.push(row.map((value, i) => value + table[first * hidden + i]! + table[(places + second) * hidden + i]!));
+    }
+  const turned = (head: Vector, index: number): Vector => {
+    const out = head.slice();
+    const axes = [index % wide, Math.floor(index / wide)];
+    for (const [half, place] of axes.entries())
+      for (let i = 0; i < dim / 4; i++) {
+        const angle = place * 100 ** ((-2 * i) / (dim / 2));
+        const first = (half * dim) / 2 + i;
+        if (mistake === 'pairs of the whole head') {
+          const own = (half * dim) / 4 + i;
+          rotatePair(out, own, own + dim / 2, angle);
+        } else rotatePair(out, first, first + dim / 4, angle);
+      }
+    return out;
+  };
+  const headsOf = (row: Vector, of: (head: Vector) => Vector): Vector => {
+    const out = new Float64Array(hidden);
+    for (let first = 0; first < hidden; first += dim) out.set(of(row.slice(first, first + dim)), first);
+    return out;
+  };
+  for (let layer = 0; layer < layers; layer++) {
+    const block = `encoder.layers.${layer}`;
+    const inputs = x.map((row) => norm(`${block}.input_layernorm`, row));
+    // What `attended` divides scores by.
+    const unscaled = mistake === 'scaled scores' ? 1 : Math.sqrt(dim);
+    const project = (part: string, row: Vector): Vector => linear(`${block}.self_attn.${part}_proj`, row, hidden);
+    const q = inputs.map((row, index) =>
+      headsOf(project('q', row), (head) => turned(norm(`${block}.self_attn.q_norm`, head), index)).map(
+        (e) => e * unscaled,
+      ),
+    );
+    const k = inputs.map((row, index) =>
+      headsOf(project('k', row), (head) => turned(norm(`${block}.self_attn.k_norm`, head), index)),
+    );
+    const v = inputs.map((row) =>
+      headsOf(project('v', row), (head) =>
+        mistake === 'values not normalised' ? head : rmsNorm(head, ones(dim), eps),
+      ),
+    );
+    addAll(
+      x,
+      attended(heads, q, k, v).map((row) =>
+        norm(`${block}.post_attention_layernorm`, linear(`${block}.self_attn.o_proj`, row, hidden)),
+      ),
+    );
+    addAll(
+      x,
+      x.map((row) => {
+        const given = norm(`${block}.pre_feedforward_layernorm`, row);
+        const [gate, up] = ['gate', 'up'].map((part) => linear(`${block}.mlp.${part}_proj`, given, tower.width));
+        const inner = gate!.map((g, i) => (mistake === 'erf' ? geluErf : geluTanh)(g) * up![i]!);
+        return norm(`${block}.post_feedforward_layernorm`, linear(`${block}.mlp.down_proj`, inner, hidden));
+      }),
+    );
+  }
+  const project = tensor('model.embed_vision.embedding_projection.weight', textWidth, hidden);
+  const rows: Vector[] = [];
+  for (let y = 0; y < high; y += scale)
+    for (let left = 0; left < wide; left += scale) {
+      const mean = new Float64Array(hidden);
+      for (let dy = 0; dy < scale; dy++)
+        for (let dx = 0; dx < scale; dx++) {
+          const inLine = (rows.length * scale * scale + dy * scale + dx) % x.length;
+          const patchAt = mistake === 'neighbours of a line' ? inLine : (y + dy) * wide + left + dx;
+          addAll([mean], [x[patchAt]!], Math.sqrt(hidden) / scale ** 2);
+        }
+      if (tower.standardized && mistake !== 'not standardised') {
+        const [bias, factor] = ['std_bias', 'std_scale'].map((name) => tensor(`${at}.${name}`, hidden));
+        mean.forEach((value, i) => (mean[i] = (value - bias![i]!) * factor![i]!));
+      }
+      rows.push(matVec(project, rmsNorm(mean, ones(hidden), eps)));
+    }
+  return rows;
+}
+
 /** Behind the last norm, by patch, row by row: modeling_siglip.py. */
 export function siglipStates(
   weights: WeightMap,
   prefix: string,
-  { hidden, heads, layers, width, image, patch, eps }: ReferenceTower,
+  tower: ReferenceTower,
   pixels: ArrayLike<number>,
 ): Vector[] {
+  const { hidden, image, patch } = tower;
   const tensor = lookupIn(weights);
   const side = Math.floor(image / patch);
   const kernel = tensor(`${prefix}.embeddings.patch_embedding.weight`, hidden, 3, patch, patch);
@@ -110,7 +249,13 @@ export function siglipStates(
     }
     x.push(row);
   }
-  const { norm, linear } = layersOf(tensor, eps);
+  return siglipLayers(weights, prefix, tower, x);
+}
+
+/** Of rows that are embedded. */
+function siglipLayers(weights: WeightMap, prefix: string, tower: ReferenceTower, x: Vector[]): Vector[] {
+  const { hidden, heads, layers, width, eps } = tower;
+  const { norm, linear } = layersOf(lookupIn(weights), eps);
   for (let layer = 0; layer < layers; layer++) {
     const at = `${prefix}.encoder.layers.${layer}`;
     const inputs = x.map((row) => norm(`${at}.layer_norm1`, row));
@@ -130,6 +275,80 @@ export function siglipStates(
     );
   }
   return x.map((row) => norm(`${prefix}.post_layernorm`, row));
+}
+
+/** What would show in an LFM2-VL's rows: the mistakes that are made on purpose. */
+export type Lfm2Mistake = 'channels first' | 'no antialiasing' | 'corners' | 'tanh' | 'across first' | 'no norm';
+
+/**
+ * Rows of an LFM2-VL's decoder for a tile or picture, in float64, from transformers' modeling_lfm2_vl.py and modeling_siglip2.py: the
+ * table of places by torch's interpolate (bilinear, antialias), patches with a pixel's channels side by side, two by two joined.
+ * @param pixels normalised, [height][width][3]
+ */
+export function lfm2Rows(
+  weights: WeightMap,
+  tower: ReferenceTower,
+  scale: number,
+  textWidth: number,
+  pixels: ArrayLike<number>,
+  [width, height]: readonly [width: number, height: number],
+  mistake?: Lfm2Mistake,
+): Vector[] {
+  const { hidden, patch, places = 0, inner = 0 } = tower;
+  const tensor = lookupIn(weights);
+  const at = 'model.vision_tower.vision_model';
+  const [wide, high] = [width / patch, height / patch];
+  const kernel = tensor(`${at}.embeddings.patch_embedding.weight`, hidden, patch * patch * 3);
+  const bias = tensor(`${at}.embeddings.patch_embedding.bias`, hidden);
+  const table = tensor(`${at}.embeddings.position_embedding.weight`, places * places, hidden);
+  const pulls = (index: number, size: number): [place: number, part: number][] => {
+    const factor = places / size;
+    const support = mistake === 'no antialiasing' ? 1 : Math.max(1, factor);
+    const centre = mistake === 'corners' ? (index * (places - 1)) / (size - 1) + 0.5 : (index + 0.5) * factor;
+    const found: [number, number][] = [];
+    for (let place = 0; place < places; place++) {
+      const part = 1 - Math.abs(place + 0.5 - centre) / support;
+      if (part > 0) found.push([place, part]);
+    }
+    const total = found.reduce((sum, [, part]) => sum + part, 0);
+    return found.map(([place, part]) => [place, part / total]);
+  };
+  const x: Vector[] = [];
+  for (let py = 0; py < high; py++)
+    for (let px = 0; px < wide; px++) {
+      const row = Float64Array.from(bias);
+      let column = 0;
+      const take = (y: number, left: number, channel: number): void => {
+        const pixel = pixels[((py * patch + y) * width + px * patch + left) * 3 + channel]!;
+        for (let out = 0; out < hidden; out++) row[out]! += kernel[out * patch * patch * 3 + column]! * pixel;
+        column++;
+      };
+      if (mistake === 'channels first')
+        for (let c = 0; c < 3; c++) for (let y = 0; y < patch; y++) for (let l = 0; l < patch; l++) take(y, l, c);
+      else for (let y = 0; y < patch; y++) for (let l = 0; l < patch; l++) for (let c = 0; c < 3; c++) take(y, l, c);
+      for (const [line, down] of pulls(py, high))
+        for (const [place, across] of pulls(px, wide))
+          for (let i = 0; i < hidden; i++) row[i]! += down * across * table[(line * places + place) * hidden + i]!;
+      x.push(row);
+    }
+  const patches = siglipLayers(weights, at, tower, x);
+  const projector = 'model.multi_modal_projector';
+  const { norm, linear } = layersOf(tensor, 1e-5);
+  const rows: Vector[] = [];
+  for (let y = 0; y < high; y += scale)
+    for (let left = 0; left < wide; left += scale) {
+      const joined = new Float64Array(hidden * scale * scale);
+      for (let dy = 0; dy < scale; dy++)
+        for (let dx = 0; dx < scale; dx++)
+          joined.set(
+            patches[(y + dy) * wide + left + dx]!,
+            (mistake === 'across first' ? dx * scale + dy : dy * scale + dx) * hidden,
+          );
+      const normed = tower.normed && mistake !== 'no norm' ? norm(`${projector}.layer_norm`, joined) : joined;
+      const between = linear(`${projector}.linear_1`, normed, inner).map(mistake === 'tanh' ? geluTanh : geluErf);
+      rows.push(linear(`${projector}.linear_2`, between, textWidth));
+    }
+  return rows;
 }
 
 const geluTanh = (g: number): number => 0.5 * g * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (g + 0.044715 * g ** 3)));

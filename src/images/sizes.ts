@@ -8,7 +8,7 @@ export type PixelRange = readonly [least: number, most: number];
 const MOST_RATIO = 200;
 
 /** To the nearest, halves to the even one. */
-function rounded(value: number): number {
+export function rounded(value: number): number {
   const below = Math.floor(value);
   const part = value - below;
   return part > 0.5 || (part === 0.5 && below % 2 === 1) ? below + 1 : below;
@@ -16,19 +16,21 @@ function rounded(value: number): number {
 
 /**
  * As transformers' Qwen2VLImageProcessor sizes pictures (`smart_resize`): sides that are multiples of `unit`, as alike as may be.
+ * @param shortest of sides that are rounded
  * @throws SplitkvError `usage` for one that is far too long
  */
 export function qwenSize(
   { width, height }: Pick<Picture, 'width' | 'height'>,
   unit: number,
   [least, most]: PixelRange,
+  shortest = 0,
 ): [width: number, height: number] {
   if (Math.max(width, height) > MOST_RATIO * Math.min(width, height))
     throw usageError(
       `an image of ${width} x ${height} pixels: this model takes sides up to ${MOST_RATIO} times as long as the other; cut it`,
     );
   const sides = [width, height] as const;
-  const near = sides.map((side) => rounded(side / unit) * unit) as [number, number];
+  const near = sides.map((side) => Math.max(shortest, rounded(side / unit) * unit)) as [number, number];
   const pixels = near[0] * near[1];
   if (pixels > most) {
     const shrink = Math.sqrt((width * height) / most);
@@ -39,5 +41,19 @@ export function qwenSize(
   return sides.map((side) => Math.ceil((side * grow) / unit) * unit) as [number, number];
 }
 
-/** What stands in a prompt for a picture of `count` rows; what is about it stands there already. */
-export const qwenText = (count: number): string => '<|image_pad|>'.repeat(count);
+/**
+ * As transformers' Gemma4ImageProcessor sizes them: the largest sides that are multiples of `unit`, keep the ratio and make `rows` rows at
+ * most, also of smaller pictures.
+ * @throws SplitkvError `usage` for one that is far too long
+ */
+export function gemma4Size(
+  { width, height }: Pick<Picture, 'width' | 'height'>,
+  unit: number,
+  rows: number,
+): [width: number, height: number] {
+  const factor = Math.sqrt((rows * unit ** 2) / (width * height));
+  let [wide, high] = [Math.floor((factor * width) / unit), Math.floor((factor * height) / unit)];
+  if (wide === 0) [wide, high] = [1, Math.min(rows, Math.floor(height / width))];
+  else if (high === 0) [wide, high] = [Math.min(rows, Math.floor(width / height)), 1];
+  return [wide * unit, high * unit];
+}
