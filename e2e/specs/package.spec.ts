@@ -76,8 +76,8 @@ test('the runtime is small: dependencies, WGSL and workers included', () => {
   // 243: more ranks than kv heads, caches that even out, runs of pictures, a bias for each row of an adapter;
   // 247: keys and values that outlive the ranks; 248: drafts by default, the way to a model that tabs share;
   // 250: a draft model, encoders beside GGUF files, prefixes that sites ship, a server's slots;
-  // 240: latent and recurrent layers' kernels come with such models.
-  expect(kilobytes).toBeLessThan(240);
+  // 240: latent and recurrent layers' kernels come with such models; 242: sums of ranks in trees, rows for a model's own head.
+  expect(kilobytes).toBeLessThan(242);
   const [, claimed] = /(\d+) kB of plain ES modules/.exec(readFileSync('pages/index.html', 'utf8'))!;
   expect(kilobytes).toBeLessThan(Number(claimed));
 });
@@ -100,7 +100,7 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   // It was 425: the worker's text, for pages that are bundled; that was 240.5: codebooks of GGUF's types; 248: pictures of any size;
   // 252: the head of a model that proposes tokens itself, and LFM2-VL's and Gemma 4's pictures.
   expect(gzipped(GRAMMARS) / 1000).toBeLessThan(85);
-  expect(gzipped([WORKER_TEXT]) / 1000).toBeLessThan(257);
+  expect(gzipped([WORKER_TEXT]) / 1000).toBeLessThan(258.5);
   for (const name of [
     'serving_model',
     'gguf_files',
