@@ -2,10 +2,8 @@
 // bits 5 j on those of the other three. A digit to base 3 is had of a fraction of 256 or 32.
 
 fn trits(fractions: vec4<u32>, n: u32, ones: u32) -> vec4<f32> {
-  var power = 1u;
-  for (var i = 0u; i < n; i++) {
-    power *= 3u;
-  }
+  // 3^n, of up to 4.
+  let power = select((0x1b090301u >> (8u * min(n, 3u))) & 255u, 81u, n == 4u);
   return vec4<f32>((((fractions * power) & vec4<u32>(ones)) * 3u) >> vec4<u32>(countOneBits(ones))) - 1.0;
 }
 

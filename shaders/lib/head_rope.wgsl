@@ -27,8 +27,8 @@ fn rotates(pair: u32) -> bool {
 // Of a row_info: what its picture, its line and its column are turned by; of text all the same.
 fn rope_positions(info: vec2<u32>) -> vec3<u32> {
   var behind = 0u;
-  for (var span = 0u; span < SPANS; span++) {
-    let at = POSITIONS * (ROTARY / 2u) + (info.y * SPANS + span) * 2u;
+  for (var left = SPANS; left > 0u; left--) {
+    let at = POSITIONS * (ROTARY / 2u) + (info.y * SPANS + SPANS - left) * 2u;
     let start = u32(rope_table[at].x);
     let columns = u32(rope_table[at].y);
     let lines = u32(rope_table[at + 1u].x);

@@ -235,7 +235,10 @@ fn main(
   var index = 0u;
   for (var left = lanes; left > 0u; left--) {
     var lane = tree_lane(index);
-    for (var missing = TREE_LANES; missing > 0u && lane >= lanes; missing--) {
+    for (var missing = TREE_LANES; missing > 0u; missing--) {
+      if (lane < lanes) {
+        break;
+      }
       index++;
       lane = tree_lane(index);
     }
