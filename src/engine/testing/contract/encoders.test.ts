@@ -206,7 +206,9 @@ describe('encoders', () => {
     await expect(model.generate([1, 2]).result).rejects.toThrow('is an encoder');
     await expect(model.logits([1, 2])).rejects.toThrow('is an encoder');
     await expect(model.embed([somePrompt(101)])).rejects.toMatchObject({ code: 'context_full' });
-    await expect(model.embed([''])).rejects.toMatchObject({ code: 'usage' });
+    await expect(model.embed([[]])).rejects.toMatchObject({ code: 'usage' });
+    // What begins every text.
+    await expect(model.embed([''])).resolves.toMatchObject({ prompt_tokens: 1 });
     await expect(model.embed(['a'], { pooling: 'max' as never })).rejects.toThrow('use mean, last, cls');
     await expect(model.rerank('a', ['b'])).rejects.toThrow('gives no score');
     await expect(model.embed([[5 + 2 ** 24, 3]])).resolves.toMatchObject({ prompt_tokens: 2 });
