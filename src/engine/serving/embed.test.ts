@@ -121,7 +121,7 @@ describe('embeddings', () => {
       const one = await open();
       const { info } = one;
       await expect(one.embed([])).rejects.toMatchObject({ code: 'usage' });
-      await expect(one.embed([''])).rejects.toMatchObject({ code: 'usage' });
+      await expect(one.embed([[]])).rejects.toMatchObject({ code: 'usage' });
       await expect(one.embed([[1, 9999]])).rejects.toMatchObject({ code: 'usage' });
       await expect(one.embed([[1], somePrompt(1025)])).rejects.toMatchObject({ code: 'context_full' });
       await expect(one.embed(['a'], { pooling: 'max' as never })).rejects.toThrow('use mean, last');

@@ -189,7 +189,7 @@ describe('one model for several tabs', () => {
       expect(tokens).toEqual(expected[1]!.tokens);
     }
     expect(many.toSorted((a, b) => a - b)).toEqual([0, 1]);
-    await expect(model.generate('', {}).result).rejects.toMatchObject({ code: 'usage' });
+    await expect(model.generate([], {}).result).rejects.toMatchObject({ code: 'usage' });
     await expect(model.generate(prompt, { maxTokens: 0 }).result).rejects.toThrow('maxTokens');
     const notPlain = { tools: [{ type: 'function', function: { name: 'f', parameters: { at: () => {} } } }] };
     await expect(model.generate(prompt, notPlain as never).result).rejects.toMatchObject({ code: 'usage' });
