@@ -50,7 +50,7 @@ export function conformance(title: string, links: TestLinks): void {
       test('from the dispatches before, and is seen by those after', () => data('relay', { laps: 20 }));
       test('of two programs side by side', () => data('sideBySide', { rounds: 20 }));
       test('in a storm of random messages', () => data('storm', { rounds: 60, seed: 5 }));
-      test.each([1, 1000, 2 ** 18 + 77])('added up in rank order: %i elements', (count) =>
+      test.each([1, 1000, 2 ** 18 + 77])('added up in a tree of ranks: %i elements', (count) =>
         data('sums', { count, root: worldSize - 1 }),
       );
     });

@@ -177,11 +177,23 @@ export async function storm(rank: TestRank, { rounds, seed }: { rounds: number; 
   return findings;
 }
 
+/** Pairs of neighbours, then pairs of these; the last of an odd number goes up as it is. */
+function treeSum(vectors: readonly Float32Array<ArrayBuffer>[]): Float32Array<ArrayBuffer> {
+  const [first, second] = vectors;
+  if (!first || !second) return first ?? new Float32Array();
+  const pairs = vectors.flatMap((vector, at) => {
+    const next = vectors[at + 1];
+    if (at % 2 === 1) return [];
+    return [next ? vector.map((x, i) => Math.fround(x + next[i]!)) : vector];
+  });
+  return treeSum(pairs);
+}
+
 /** Numbers of which sums round. */
 const floats = (count: number, seed: number, scale: number): Float32Array<ArrayBuffer> =>
   Float32Array.from(words(count, seed), (word) => (word / 2 ** 32 - 0.5) * scale);
 
-/** Sums in rank order, bit by bit; the second run has new inputs. */
+/** Sums in a tree of ranks, bit by bit; the second run has new inputs. */
 export async function sums(rank: TestRank, { count, root }: { count: number; root: number }): Findings {
   const { comm, rank: me, ranks } = rank;
   const findings: (string | undefined)[] = [];
@@ -192,7 +204,7 @@ export async function sums(rank: TestRank, { count, root }: { count: number; roo
   try {
     for (let run = 0; run < 2; run++) {
       const vectors = ranks.map((r) => floats(count, run * 10 + r, 10 ** (r - 1)));
-      const expected = vectors.reduce((total, vector) => total.map((x, i) => Math.fround(x + vector[i]!)));
+      const expected = treeSum(vectors);
       comm.device.write(input, 12, vectors[me]!);
       await reduce.run(comm, rank.encoder());
       if (me === root) findings.push(await rank.difference(output, expected, 5));

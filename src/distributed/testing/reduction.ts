@@ -8,8 +8,8 @@ import type { Communicator, Exchange, Region, Transfer } from '../communicator.j
 const BLOCK = 2 ** 20;
 
 /**
- * Sums f32 vectors over the ranks, element by element and in rank order, ((x_0 + x_1) + x_2) + ...: the same bits over every
- * link. Made once for its regions, by the same call on every rank; `run` may be repeated.
+ * Sums f32 vectors over the ranks, element by element and in a binary tree of ranks, ((x_0 + x_1) + (x_2 + x_3)) + ...: the same bits
+ * over every link. Made once for its regions, by the same call on every rank; `run` may be repeated.
  */
 export class Reduction {
   private constructor(
