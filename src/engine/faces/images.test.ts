@@ -9,8 +9,8 @@ import { referenceLogits } from '../../model/testing/reference/reference.js';
 import { idefics3Rows } from '../../model/testing/reference/vision.js';
 import { parseModelConfig } from '../../model/families/registry.js';
 import type { LoadOptions, Model } from '../contracts/api.js';
-import { memoryOnPaper } from '../ranks/rank_memory.js';
 import { randomFiles } from '../testing/random_source.js';
+import { expectAsOnPaper, logitsOf } from '../testing/pictured.js';
 import { load } from './load.js';
 import { serve } from './serving_model.js';
 
@@ -48,10 +48,6 @@ function rowsOf(picture: Picture): Float64Array[] {
       [...data].map((value) => value / 127.5 - 1),
     ),
   );
-}
-
-async function logitsOf(of: Model, ids: readonly number[]): Promise<readonly Float32Array[]> {
-  return (await of.logits(ids, { all: true })).rows;
 }
 
 const prompt = { prompt: 'the cat <image> and <image> ran', images: [widePng, tallPng] };
@@ -239,8 +235,6 @@ describe('images in prompts', () => {
     expect(b![0]! - a![0]!).toBeLessThan(4.5 * numbers);
     expect(b![1]).toBe(a![1]);
     // As it is counted beforehand.
-    const runner = { slots: 1, contextLength: 600, prefillChunk: 256, kvType: 'f32', images: true } as const;
-    const paper = await memoryOnPaper(both.info.plan, { config: made.config, type: 'f32' }, runner);
-    expect(paper.map(({ weightBytes }) => weightBytes)).toEqual(b);
+    await expectAsOnPaper(both, made.config, 600);
   });
 });

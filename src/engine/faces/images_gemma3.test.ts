@@ -9,6 +9,7 @@ import { makeRandomVision } from '../../model/testing/random_vision.js';
 import { familyLogits } from '../../model/testing/reference/families.js';
 import { gemma3Rows } from '../../model/testing/reference/vision.js';
 import type { LoadOptions, Model } from '../contracts/api.js';
+import { expectSameBits, logitsOf } from '../testing/pictured.js';
 import { load } from './load.js';
 import { serve } from './serving_model.js';
 
@@ -46,10 +47,6 @@ const before = (words: number): number =>
   ROWS + model.tokenize(text(words).split('<start_of_image>').slice(0, 2).join('')).length;
 const words = range(1, 300).find((count) => before(count) > 240)!;
 const prompt = { prompt: text(words), images };
-
-async function logitsOf(of: Model, ids: readonly number[]): Promise<readonly Float32Array[]> {
-  return (await of.logits(ids, { all: true })).rows;
-}
 
 const ids = await model.readPrompt(prompt);
 const expected = await logitsOf(model, ids);
@@ -125,12 +122,7 @@ const plans = [
 ] as const satisfies LoadOptions[];
 test.each(drawn(plans, 4, 'plans of images both ways'))('the same bits with %j', async (more) => {
   const other = await open(more);
-  const found = await logitsOf(other, await other.readPrompt(prompt));
-  expect(found.length).toBe(expected.length);
-  for (const [position, row] of found.entries()) expect(row, `position ${position}`).toEqual(expected[position]);
-  const answer = { maxTokens: 6, ignoreEos: true, seed: 3 };
-  const { tokens } = await other.generate(prompt, answer).result;
-  expect(tokens).toEqual((await model.generate(prompt, answer).result).tokens);
+  await expectSameBits(other, model, prompt, expected);
 });
 
 test('many at once, with fewer tokens an iteration than a picture has rows', async () => {

@@ -8,7 +8,7 @@ import { makeRandomVision, type RandomVisionOptions } from '../../model/testing/
 import { gemma4Logits, type Gemma4Pictures } from '../../model/testing/reference/gemma4.js';
 import { type Gemma4Mistake, gemma4Rows } from '../../model/testing/reference/vision.js';
 import type { LoadOptions, Model } from '../contracts/api.js';
-import { memoryOnPaper } from '../ranks/rank_memory.js';
+import { errorOf, expectAsOnPaper, expectGoesOn, expectSameBits, logitsOf } from '../testing/pictured.js';
 import { load } from './load.js';
 
 // Gemma 4's pictures: of any size, up to so many rows; of the larger models' a picture's rows see each other in layers with a window.
@@ -46,8 +46,6 @@ describe.each(Object.entries(kinds))('%s', (_name, of) => {
     models.push(model);
     return model;
   };
-  const logitsOf = async (model: Model, prompted: readonly number[]): Promise<readonly Float32Array[]> =>
-    (await model.logits(prompted, { all: true })).rows;
   const file = JSON.parse(new TextDecoder().decode(made.files.get('preprocessor_config.json'))) as Record<
     string,
     unknown
@@ -78,14 +76,6 @@ describe.each(Object.entries(kinds))('%s', (_name, of) => {
     const rows = new Map(places.map((at, row) => [at, given[row]!]));
     return gemma4Logits(made.text, made.weights, tokens, { rows, ...(seen && { runs }), ...more });
   }
-  const errorOf = (found: readonly Float32Array[], of: readonly Float64Array[]): number => {
-    const largest = Math.max(...of.flatMap((row) => [...row].map(Math.abs)));
-    const worst = found.map((row, at) =>
-      row.reduce((most, logit, id) => Math.max(most, Math.abs(logit - of[at]![id]!)), 0),
-    );
-    return Math.max(...worst) / largest;
-  };
-
   test('logits are those of float64', { timeout: 300_000 }, async () => {
     const { ids, expected } = await whole();
     expect(tiles.map(({ width, height }) => [width, height])).toEqual([
@@ -139,31 +129,18 @@ describe.each(Object.entries(kinds))('%s', (_name, of) => {
     async (more) => {
       const { model, expected } = await whole();
       const other = await open(more);
-      const found = await logitsOf(other, await other.readPrompt(prompt));
-      expect(found.length).toBe(expected.length);
-      for (const [position, row] of found.entries()) expect(row, `position ${position}`).toEqual(expected[position]);
-      const answer = { maxTokens: 6, ignoreEos: true, seed: 3 };
-      const { tokens } = await other.generate(prompt, answer).result;
-      expect(tokens).toEqual((await model.generate(prompt, answer).result).tokens);
+      await expectSameBits(other, model, prompt, expected);
     },
   );
 
   test('what goes on: token by token, and from the cache', { timeout: 300_000 }, async () => {
-    const { model, ids } = await whole();
-    const answer = { maxTokens: 8, ignoreEos: true, temperature: 0 };
-    const fresh = await model.generate(prompt, { ...answer, cachePrompt: false }).result;
-    const next = (await model.logits([...ids, ...fresh.tokens.slice(0, 7)])).rows.at(-1)!;
-    expect(next.indexOf(Math.max(...next))).toBe(fresh.tokens[7]);
-    expect((await model.generate(prompt, answer).result).tokens).toEqual(fresh.tokens);
+    const { model } = await whole();
     const longer = { prompt: `${prompt.prompt} <|image|> too`, images: [...images, images[1]!] };
-    const cached = await model.generate(longer, answer).result;
-    expect(cached.tokens).toEqual((await model.generate(longer, { ...answer, cachePrompt: false }).result).tokens);
+    await expectGoesOn(model, prompt, longer);
   });
 
   test('the encoder counts as weights of the first rank, as beforehand', async () => {
     const both = await open({ ranks: 2, plan: 'tp', virtualRanks: true });
-    const runner = { slots: 1, contextLength: 300, prefillChunk: 256, kvType: 'f32', images: true } as const;
-    const paper = await memoryOnPaper(both.info.plan, { config: made.config, type: 'f32' }, runner);
-    expect(paper.map(({ weightBytes }) => weightBytes)).toEqual(both.info.ranks.map(({ weightBytes }) => weightBytes));
+    await expectAsOnPaper(both, made.config, 300);
   });
 });

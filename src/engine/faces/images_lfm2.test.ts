@@ -9,7 +9,7 @@ import { makeRandomVision } from '../../model/testing/random_vision.js';
 import { familyLogits } from '../../model/testing/reference/families.js';
 import { type Lfm2Mistake, lfm2Rows } from '../../model/testing/reference/vision.js';
 import type { LoadOptions, Model } from '../contracts/api.js';
-import { memoryOnPaper } from '../ranks/rank_memory.js';
+import { errorOf, expectAsOnPaper, expectGoesOn, expectSameBits, logitsOf } from '../testing/pictured.js';
 import { load } from './load.js';
 
 // LFM2-VL's pictures: of any size, or tiles and a thumbnail, beside layers with a state.
@@ -41,8 +41,6 @@ const tilesOf = (picture: Picture): readonly Picture[] => cutPicture(picture, vi
 const model = await open();
 const prompt = { prompt: 'the cat <image> ran <image><image> and saw the dog', images };
 const ids = await model.readPrompt(prompt);
-const logitsOf = async (of: Model, prompted: readonly number[]): Promise<readonly Float32Array[]> =>
-  (await of.logits(prompted, { all: true })).rows;
 const expected = await logitsOf(model, ids);
 const places = [...ids.keys()].filter((at) => ids[at]! >= GIVEN_ID);
 
@@ -57,14 +55,6 @@ function reference(mistake?: Lfm2Mistake, order = (tiles: readonly Picture[]) =>
   const tokens = ids.map((id) => (id >= GIVEN_ID ? IMAGE : id));
   return familyLogits(made.text, made.weights, tokens, { rows: new Map(places.map((at, row) => [at, given[row]!])) });
 }
-const errorOf = (found: readonly Float32Array[], of: readonly Float64Array[]): number => {
-  const largest = Math.max(...of.flatMap((row) => [...row].map(Math.abs)));
-  const worst = found.map((row, at) =>
-    row.reduce((most, logit, id) => Math.max(most, Math.abs(logit - of[at]![id]!)), 0),
-  );
-  return Math.max(...worst) / largest;
-};
-
 test('logits are those of float64', { timeout: 300_000 }, () => {
   const sizes = pictures.map((picture) => tilesOf(picture).map(({ width, height }) => [width, height]));
   const tile = [32, 32];
@@ -116,28 +106,15 @@ const plans = [
 ] satisfies LoadOptions[];
 test.each(drawn(plans, 3, 'plans of lfm2_vl'))('the same bits with %j', { timeout: 300_000 }, async (more) => {
   const other = await open(more);
-  const found = await logitsOf(other, await other.readPrompt(prompt));
-  expect(found.length).toBe(expected.length);
-  for (const [position, row] of found.entries()) expect(row, `position ${position}`).toEqual(expected[position]);
-  const answer = { maxTokens: 6, ignoreEos: true, seed: 3 };
-  const { tokens } = await other.generate(prompt, answer).result;
-  expect(tokens).toEqual((await model.generate(prompt, answer).result).tokens);
+  await expectSameBits(other, model, prompt, expected);
 });
 
 test('what goes on: token by token, and from the cache', { timeout: 300_000 }, async () => {
-  const answer = { maxTokens: 8, ignoreEos: true, temperature: 0 };
-  const fresh = await model.generate(prompt, { ...answer, cachePrompt: false }).result;
-  const next = (await model.logits([...ids, ...fresh.tokens.slice(0, 7)])).rows.at(-1)!;
-  expect(next.indexOf(Math.max(...next))).toBe(fresh.tokens[7]);
-  expect((await model.generate(prompt, answer).result).tokens).toEqual(fresh.tokens);
   const longer = { prompt: `${prompt.prompt} <image> too`, images: [...images, images[1]!] };
-  const cached = await model.generate(longer, answer).result;
-  expect(cached.tokens).toEqual((await model.generate(longer, { ...answer, cachePrompt: false }).result).tokens);
+  await expectGoesOn(model, prompt, longer);
 });
 
 test('the encoder counts as weights of the first rank, as beforehand', async () => {
   const both = await open({ ranks: 2, plan: 'pp', virtualRanks: true });
-  const runner = { slots: 1, contextLength: 600, prefillChunk: 256, kvType: 'f32', images: true } as const;
-  const paper = await memoryOnPaper(both.info.plan, { config: made.config, type: 'f32' }, runner);
-  expect(paper.map(({ weightBytes }) => weightBytes)).toEqual(both.info.ranks.map(({ weightBytes }) => weightBytes));
+  await expectAsOnPaper(both, made.config, 600);
 });

@@ -10,7 +10,7 @@ import { makeRandomVision } from '../../model/testing/random_vision.js';
 import { familyLogits } from '../../model/testing/reference/families.js';
 import { qwenPositions, qwenRows } from '../../model/testing/reference/vision.js';
 import type { LoadOptions, Model } from '../contracts/api.js';
-import { memoryOnPaper } from '../ranks/rank_memory.js';
+import { errorOf, expectAsOnPaper, expectSameBits, logitsOf } from '../testing/pictured.js';
 import { load } from './load.js';
 import { serve } from './serving_model.js';
 
@@ -30,10 +30,6 @@ const sizes = pictures.map((picture) => qwenSize(picture, UNIT, [16 * PATCH ** 2
 const grids = sizes.map(([width, height]): [number, number] => [height / UNIT, width / UNIT]);
 const mark = '<|vision_start|><|image_pad|><|vision_end|>';
 const prompt = { prompt: `the cat ${mark} ran ${mark}${mark} and saw the dog`, images };
-
-async function logitsOf(of: Model, ids: readonly number[]): Promise<readonly Float32Array[]> {
-  return (await of.logits(ids, { all: true })).rows;
-}
 
 test('sizes are those of the processor', () => {
   expect(sizes).toEqual([
@@ -79,14 +75,6 @@ describe.each(['qwen3_5', 'qwen3_vl'] as const)('%s', async (kind) => {
     const more = positions && { positionOf: qwenPositions(isRow, of, section) };
     return familyLogits(made.text, made.weights, tokens, { rows, added, ...more });
   }
-  const errorOf = (found: readonly Float32Array[], of: readonly Float64Array[]): number => {
-    const largest = Math.max(...of.flatMap((row) => [...row].map(Math.abs)));
-    const worst = found.map((row, at) =>
-      row.reduce((most, logit, id) => Math.max(most, Math.abs(logit - of[at]![id]!)), 0),
-    );
-    return Math.max(...worst) / largest;
-  };
-
   test('logits are those of float64', { timeout: 300_000 }, () => {
     expect(places.length).toBe(grids.reduce((sum, [lines, columns]) => sum + lines * columns, 0));
     expect(errorOf(expected, reference())).toBeLessThan(2e-5);
@@ -143,12 +131,7 @@ describe.each(['qwen3_5', 'qwen3_vl'] as const)('%s', async (kind) => {
   ] satisfies LoadOptions[];
   test.each(drawn(plans, 3, `plans of ${kind}`))('the same bits with %j', { timeout: 300_000 }, async (more) => {
     const other = await open(more);
-    const found = await logitsOf(other, await other.readPrompt(prompt));
-    expect(found.length).toBe(expected.length);
-    for (const [position, row] of found.entries()) expect(row, `position ${position}`).toEqual(expected[position]);
-    const answer = { maxTokens: 6, ignoreEos: true, seed: 3 };
-    const { tokens } = await other.generate(prompt, answer).result;
-    expect(tokens).toEqual((await model.generate(prompt, answer).result).tokens);
+    await expectSameBits(other, model, prompt, expected);
   });
 
   test('what goes on: token by token, from the cache, in a conversation', { timeout: 300_000 }, async () => {
@@ -216,8 +199,6 @@ describe.each(['qwen3_5', 'qwen3_vl'] as const)('%s', async (kind) => {
 
   test('the encoder counts as weights of the first rank, as beforehand', async () => {
     const both = await open({ ranks: 2, plan: 'pp', virtualRanks: true });
-    const runner = { slots: 1, contextLength: 600, prefillChunk: 256, kvType: 'f32', images: true } as const;
-    const paper = await memoryOnPaper(both.info.plan, { config: made.config, type: 'f32' }, runner);
-    expect(paper.map(({ weightBytes }) => weightBytes)).toEqual(both.info.ranks.map(({ weightBytes }) => weightBytes));
+    await expectAsOnPaper(both, made.config, 600);
   });
 });
