@@ -1,6 +1,6 @@
 // Adds up the sums of a contraction's segments in a binary tree: pairs of neighbours, then pairs of these; a sum without a right
-// neighbour goes up as it is. A rank that holds the segments of a subtree adds them up by itself (`subtrees` in linear/segments.ts), and
-// any number of ranks gets the same bits.
+// neighbour goes up as it is. A rank that holds the segments of a subtree adds them up by itself (`subtrees` in src/placement/routes.ts),
+// and any number of ranks gets the same bits. Levels have names, as software adapters pay dearly for arrays by index.
 //
 // The kernel declares alias Summed, the sums of a segment, and TREE_LEVELS: of the tree, 0 to 7.
 

@@ -16,7 +16,7 @@ const MOST_CHUNKS: u32 = 4u; // variant
 const WINDOW: u32 = 0u; // variant
 const CHUNK: u32 = 256u;
 /// The tree of so many neighbouring lanes is that of all 8: a power of two.
-const TREE_LANES: u32 = select(select(8u, 4u, MOST_CHUNKS <= 4u), MOST_CHUNKS, MOST_CHUNKS <= 2u);
+const TREE_LANES: u32 = 1u << (32u - countLeadingZeros(MOST_CHUNKS - 1u));
 
 var<workgroup> staged: array<vec4<f32>, STAGED>;
 

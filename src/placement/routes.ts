@@ -242,16 +242,14 @@ export function segmentRoutes(
   return crossing(
     partsOf(topology, stage)
       .filter(cut)
-      .flatMap((part) =>
-        part.runs[role].flatMap((group) =>
-          segmentPeers(part, of)
-            .filter((peer) => peer[of].length > 0)
-            .map((peer) => {
-              const sums = stageSums(part, of, apart).of(peer);
-              return route(peer.rank, part.share.rank, { kind: 'segments', of, sums, group });
-            }),
-        ),
-      ),
+      .flatMap((part) => {
+        const peers = segmentPeers(part, of).filter((peer) => peer[of].length > 0);
+        const { of: sumsOf } = stageSums(part, of, apart);
+        const sent = peers.map((peer) => ({ from: peer.rank, sums: sumsOf(peer) }));
+        return part.runs[role].flatMap((group) =>
+          sent.map(({ from, sums }) => route(from, part.share.rank, { kind: 'segments', of, sums, group })),
+        );
+      }),
   );
 }
 

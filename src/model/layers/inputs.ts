@@ -8,7 +8,7 @@ import { type HeldSegments, holdSegments } from '../shape.js';
 import { allRows, type Loaded, type MatrixSpec } from '../weights/weight_map.js';
 import { recordLinear } from './linear/linear.js';
 import { type NormSpec, normSpec, recordNorm } from './norm.js';
-import type { Role } from './roles.js';
+import { padRows, type Role } from './roles.js';
 import { ownRowInfo, type RowBuffers } from './rows.js';
 import type { RankRecorder, World } from './world.js';
 
@@ -93,12 +93,7 @@ export class Inputs {
 
   /** Before a step of prompt rows: what they are joined with. @param rows f32 [rows][hiddenSize] */
   write(rows: Float32Array): void {
-    const { buffers, config, hiddenStride } = this;
-    const { hiddenSize } = config;
-    const spread = new Float32Array((rows.length / hiddenSize) * hiddenStride);
-    for (let row = 0; row * hiddenSize < rows.length; row++)
-      spread.set(rows.subarray(row * hiddenSize, (row + 1) * hiddenSize), row * hiddenStride);
-    this.device.write(buffers.x, 0, spread);
+    this.device.write(this.buffers.x, 0, padRows(rows, this.config.hiddenSize, this.hiddenStride));
   }
 
   record(recorder: RankRecorder): void {

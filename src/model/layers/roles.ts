@@ -14,6 +14,14 @@ export type Role = 'prompt' | 'generated';
 /** Activation rows are padded to this many elements; the padding stays zero. */
 export const activationStride = (width: number): number => alignUp(width, 32);
 
+/** Rows of `width` elements as they lie in buffers, padded to `stride`. */
+export function padRows(rows: Float32Array, width: number, stride: number): Float32Array<ArrayBuffer> {
+  const padded = new Float32Array((rows.length / width) * stride);
+  for (let row = 0; row * width < rows.length; row++)
+    padded.set(rows.subarray(row * width, (row + 1) * width), row * stride);
+  return padded;
+}
+
 /** Names a buffer that stages share: rows of `width` elements that are padded don't lie where others may have left something. */
 export const paddedName = (name: string, width: number): string =>
   activationStride(width) === width ? name : `${name} of ${width}`;

@@ -27,7 +27,7 @@ import { recordLinear } from '../layers/linear/linear.js';
 import { recordReduce } from '../layers/linear/parts.js';
 import { DenseLayers } from '../layers/mlp/dense.js';
 import { recordNorm } from '../layers/norm.js';
-import { activationStride, chunksOf, DOWN_SEGMENTS } from '../layers/roles.js';
+import { activationStride, chunksOf, DOWN_SEGMENTS, padRows } from '../layers/roles.js';
 import { normedOf } from '../layers/rows.js';
 import { type RankStep, World } from '../layers/world.js';
 import { attentionSegments } from '../shape.js';
@@ -281,11 +281,8 @@ export class ImageEncoder {
     const made = this.prepare();
     this.#fit(made, grid);
     const width = 3 * vision.patch ** 2;
-    const stride = activationStride(width);
     const rows = patches.length / width;
-    const padded = new Float32Array(rows * stride);
-    for (const row of range(0, rows)) padded.set(patches.subarray(row * width, (row + 1) * width), row * stride);
-    device.write(made.patches, 0, padded);
+    device.write(made.patches, 0, padRows(patches, width, activationStride(width)));
     if (places && vision.places)
       device.write(
         made.x,

@@ -45,7 +45,7 @@ export interface RowParallelInput extends Pick<Projection, 'x' | 'xStride' | 'xO
 const isCut = (stage: StageTopology, cut: RowParallelShape['cut']): boolean =>
   segmentPeers(stage, cut).length > 1 && stage.holder === stage.share;
 
-const sumsOf = ({ world, topology }: StageContext, { cut, apart = false }: RowParallelShape): StageSums =>
+const sumsOf = ({ world, topology }: StageContext, cut: RowParallelShape['cut'], apart = false): StageSums =>
   stageSums(topology, cut, apart || sumsApart(world.plan, cut));
 
 /**
@@ -69,7 +69,7 @@ export class RowParallelLinear {
     const { config, topology } = stage;
     const { role, scratch } = rows;
     const { name, cut, gathered, apart = false, width = config.hiddenSize } = shape;
-    this.#sums = sumsOf(stage, shape);
+    this.#sums = sumsOf(stage, cut, apart);
     if (!gathered && !apart && !isCut(topology, cut)) return;
     // Sums that are empty stay zero, so others don't go to their place.
     const place = (sums: readonly SegmentSum[]): string => sums.map((each) => each.join('-')).join(' ');
@@ -94,7 +94,7 @@ export class RowParallelLinear {
   static widestRow(stage: StageContext, cut: RowParallelShape['cut'], gatheredPlaces = 0): number {
     const { topology, hiddenStride } = stage;
     if (gatheredPlaces === 0 && !isCut(topology, cut)) return 0;
-    const sums = sumsOf(stage, { name: '', cut }).all.length;
+    const sums = sumsOf(stage, cut).all.length;
     return Math.max(sums, Math.max(1, gatheredPlaces) * topology.share[cut].length) * (hiddenStride + 32);
   }
 
@@ -124,14 +124,10 @@ export class RowParallelLinear {
     const { first, count } = input.segments;
     const sums = this.#sums.all.filter(([from, end]) => from >= first && end <= first + count);
     const numberOf = (each: SegmentSum): number => sumNumber(this.#sums.all, each);
-    if (own && sums.length === count) {
-      const out = partsFrom(own, numberOf(nth(sums, 0)));
-      recordLinear(recorder, buffers, matrix, { ...input, out, outStride: own.stride, output: 'segments' });
-      return;
-    }
-    if (own && sums.length === 1 && !splits) {
-      const out = partsFrom(own, numberOf(nth(sums, 0)));
-      recordLinear(recorder, buffers, matrix, { ...input, out, outStride: own.stride });
+    const isEach = sums.length === count;
+    if (own && (isEach || (sums.length === 1 && !splits))) {
+      const to = { out: partsFrom(own, numberOf(nth(sums, 0))), outStride: own.stride };
+      recordLinear(recorder, buffers, matrix, { ...input, ...to, output: isEach ? 'segments' : 'sum' });
       return;
     }
     const { name, width = this.stage.config.hiddenSize } = this.shape;
