@@ -13,7 +13,7 @@ export interface ForWorker {
 }
 
 /** A script that never says a word isn't waited for. */
-const START_MS = 10_000;
+const START_MS = 30_000;
 
 /** Puts the worker of all tabs in the line for the model's lock; resolves once it stands there, or it is known that it can't. */
 export async function putInLine(start: (name: string) => SharedWorker, asked: ForWorker): Promise<void> {
