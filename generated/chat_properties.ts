@@ -96,12 +96,9 @@ export interface ChatProperties {
   virtual: boolean;
   /** Each rank in a worker of its own: a Web Worker in a page, a worker_thread in Node; default off. */
   workers: boolean;
-  /**
-   * All pages of an origin that load the same model with the same options use one, in a worker of all tabs or in one
-   * tab.
-   */
+  /** All pages of an origin that load the same model with the same options use one; default off. */
   share: boolean;
-  /** Frees a model that tabs share after so many seconds without a question. */
+  /** Frees a shared model after so many seconds without a question; default never. */
   idle: number | undefined;
   /**
    * A cluster whose ranks on other machines, or in tabs; a text is the attribute, an object may have a token, which

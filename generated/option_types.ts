@@ -189,13 +189,13 @@ export interface LoadOptions {
    */
   readonly workers?: boolean | undefined;
   /**
-   * All pages of an origin that load the same model with the same options use one, in a worker of all tabs or in one
-   * tab. Where that tab closes, another takes over, and answers go on. Default: false.
+   * All pages of an origin that load the same model with the same options use one. A worker of all tabs has it, or one
+   * tab; where that closes, another takes over, and answers go on. Default: false.
    */
   readonly share?: boolean | undefined;
   /**
-   * Frees a model that tabs share after so many seconds without a question; the next question loads it again. A number
-   * above 0 and at most 1048576. Default: never.
+   * Frees a shared model after so many seconds without a question. A number above 0 and at most 1048576. The next
+   * question loads it again. Default: never.
    */
   readonly idle?: number | undefined;
   /**

@@ -19,7 +19,10 @@ chrome.runtime.onConnect.addListener((port) => {
   const tell = (message) => gone.signal.aborted || port.postMessage(message);
   port.onMessage.addListener(async (content) => {
     try {
-      const answer = (await model()).generate([{ role: 'user', content }], { maxTokens: 200, signal: gone.signal });
+      const answer = (await model()).generate(
+        { messages: [{ role: 'user', content }] },
+        { maxTokens: 200, signal: gone.signal },
+      );
       for await (const text of answer) tell({ text });
       tell({ done: true });
     } catch (error) {

@@ -17,7 +17,7 @@ document.querySelector('#sum').addEventListener('click', async ({ target }) => {
     await keepModel();
     let said = '';
     const content = `Sum up in two sentences:\n\n${page.text}`;
-    for await (const text of model.generate([{ role: 'user', content }], { maxTokens: 200 }))
+    for await (const text of model.generate({ messages: [{ role: 'user', content }] }, { maxTokens: 200 }))
       answer.textContent = said += text;
     await model.dispose();
   } catch (error) {

@@ -302,8 +302,8 @@ const several = inGroup('Several GPUs', 'ranks.md', {
     isOfRunsOnly: true,
   },
   share: {
-    help: 'all pages of an origin that load the same model with the same options use one, in a worker of all tabs or in one tab',
-    more: 'Where that tab closes, another takes over, and answers go on.',
+    help: 'all pages of an origin that load the same model with the same options use one',
+    more: 'A worker of all tabs has it, or one tab; where that closes, another takes over, and answers go on.',
     type: 'boolean',
     rule: (value) =>
       typeof value !== 'boolean'
@@ -316,7 +316,8 @@ const several = inGroup('Several GPUs', 'ranks.md', {
     page: 'library.md#one-model-for-all-tabs',
   },
   idle: {
-    help: 'frees a model that tabs share after so many seconds without a question; the next question loads it again',
+    help: 'frees a shared model after so many seconds without a question',
+    more: 'The next question loads it again.',
     default: 'never',
     range: { above: 0, high: 2 ** 20 },
     at: ['attribute'],
