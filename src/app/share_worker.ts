@@ -17,6 +17,8 @@ const line = new WorkerLine(gpu, ({ where, base, options: { idle, ...options } }
 
 Object.assign(globalThis, {
   onconnect: ({ ports: [port] }: MessageEvent) => {
-    port!.onmessage = async ({ data }: MessageEvent<ForWorker>) => port!.postMessage(await line.stand(data));
+    // Where it may ask for no adapter or lock it doesn't stand there either.
+    port!.onmessage = async ({ data }: MessageEvent<ForWorker>) =>
+      port!.postMessage(await line.stand(data).catch(() => {}));
   },
 });
