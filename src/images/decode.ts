@@ -1,4 +1,5 @@
 import { formatError, messageOf, unsupportedError, usageError } from '../base/errors.js';
+import { baseAddress } from '../base/platform.js';
 import { checkPixels, readHeader } from './header.js';
 import type { Picture } from './picture.js';
 
