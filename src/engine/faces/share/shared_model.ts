@@ -95,7 +95,7 @@ export async function loadShared(
     idle,
     channel: (name) => new BroadcastChannel(name),
     open: async (told) => (await load(where, { ...own, ...told }, join)) as LoadedModel,
-    putWorkerInLine: workerFor(key, String(where as string | URL), options), // as the key says
+    putWorkerInLine: workerFor(key, String(where as string | URL), options), // shareKey takes nothing else
   };
   return joinShared(key, world, options);
 }
