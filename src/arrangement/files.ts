@@ -6,7 +6,6 @@ import { type Arrangement, COPY_SHARING, type CopySharing, type Mode, MODES, typ
 
 /** What a compressed cache holds of each head, measured on sample texts (`splitkv profile`): the load of arranging. */
 export interface Profile {
-  /** The model's name. */
   readonly model: string;
   /** The share of the cache that compression kept. */
   readonly kv_budget: number;

@@ -49,7 +49,6 @@ const LOST: readonly ErrorCode[] = ['device_lost', 'peer_lost'];
 export const isLoss = (error: unknown): error is SplitkvError =>
   error instanceof SplitkvError && LOST.includes(error.code);
 
-/** @param cause what the error comes of */
 const errorOf =
   (code: ErrorCode) =>
   (message: string, cause?: unknown): SplitkvError =>

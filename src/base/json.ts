@@ -1,7 +1,6 @@
 import { formatError, tried } from './errors.js';
 
 /** Parses JSON text (a byte order mark is allowed); the error names the file. */
-/** @param parse how */
 export function parseJson(text: string, file: string, parse: (text: string) => unknown = JSON.parse): unknown {
   try {
     return parse(text.replace(/^\uFEFF/, ''));

@@ -1,11 +1,11 @@
 /** What is kept by a name up to so many bytes, or of whatever else its sizes are: what was used last stays. */
-export class Kept<T> {
-  readonly #kept = new Map<string, { readonly value: T; readonly bytes: number }>();
+export class Kept<T, Name = string> {
+  readonly #kept = new Map<Name, { readonly value: T; readonly bytes: number }>();
   #bytes = 0;
 
   constructor(readonly maxBytes: number) {}
 
-  get(name: string): T | undefined {
+  get(name: Name): T | undefined {
     const entry = this.#kept.get(name);
     if (!entry) return undefined;
     this.#kept.delete(name);
@@ -14,7 +14,7 @@ export class Kept<T> {
   }
 
   /** The newest is kept however large it is. */
-  set(name: string, value: T, bytes: number): void {
+  set(name: Name, value: T, bytes: number): void {
     this.delete(name);
     this.#kept.set(name, { value, bytes });
     this.#bytes += bytes;
@@ -25,7 +25,7 @@ export class Kept<T> {
   }
 
   /** Nothing, where it isn't kept. */
-  delete(name: string): void {
+  delete(name: Name): void {
     const entry = this.#kept.get(name);
     if (!entry) return;
     this.#kept.delete(name);

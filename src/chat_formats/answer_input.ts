@@ -47,7 +47,6 @@ export class AnswerInput {
     return text;
   }
 
-  /** Takes blanks. */
   blanks(): Steps<string> {
     return this.word(/\s/);
   }

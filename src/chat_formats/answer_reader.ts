@@ -2,7 +2,6 @@ import { AnswerInput, type Steps } from './answer_input.js';
 import type { ChatFormat } from './chat_format.js';
 import { callId, type Tool, type ToolCallDelta } from './tools.js';
 
-/** How an answer is to be read. */
 export interface ReadOptions {
   /** What is thought is told apart. */
   readonly thinking: boolean;
@@ -14,7 +13,6 @@ export interface ReadOptions {
   readonly parallel?: boolean | undefined;
 }
 
-/** What is new of an answer. */
 export interface AnswerDelta {
   readonly text: string;
   readonly reasoning: string;

@@ -5,7 +5,6 @@ import { SAMPLING_ROWS } from '../engine/contracts/options/sampling_rows.js';
 import type { ChatOptions, SamplingOptions, TextForm, Tool, ToolChoice } from '../index.js';
 import { inGroup, type Options, type OptionSpecs, readGiven, readGivenJson, readRows, specsOf } from './options.js';
 
-/** How an answer is sampled. */
 export const samplingSpecs: OptionSpecs = inGroup('Sampling', specsOf(SAMPLING_ROWS));
 
 /** What samplingSpecs were given. @throws SplitkvError `usage`, `io` */
@@ -45,7 +44,6 @@ async function readPairs(given: string): Promise<string[][]> {
   return Object.entries(parsed).map(([id, bias]) => [id, typeof bias === 'number' ? String(bias) : '']);
 }
 
-/** What the answer is to be. */
 export const formSpecs: OptionSpecs = inGroup('Form of the answer', {
   'json-schema': {
     value: 'FILE.json',
@@ -56,7 +54,6 @@ export const formSpecs: OptionSpecs = inGroup('Form of the answer', {
   choice: { value: 'TEXT', multiple: true, help: 'the answer is one of these; give it several times' },
 });
 
-/** What a conversation's template is told. */
 export const chatSpecs: OptionSpecs = inGroup('Conversation', {
   tools: { value: 'FILE.json', help: "functions that the model may call, as OpenAI's API has them (docs/tools.md)" },
   'tool-choice': { value: 'CHOICE', help: "'auto' (default), 'none', 'required', or a function's name" },

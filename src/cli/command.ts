@@ -42,7 +42,6 @@ export interface Command {
   run(options: Options, terminal: Terminal): Promise<number>;
 }
 
-/** Options that every command takes. */
 export const commonOptions = inGroup(LAST, {
   json: { help: 'print one JSON document instead of text' },
   verbose: { help: 'say what happens on stderr, and print the stack of an error' },

@@ -13,7 +13,6 @@ const DEFAULT_PORT = 8000;
 const DEFAULT_GRACE_SECONDS = 30;
 const DEFAULT_DRAIN_SECONDS = 5;
 
-/** Options of every command that answers HTTP. */
 export const frontSpecs = {
   port: { value: 'P', help: `default ${DEFAULT_PORT}; 0 takes a free one` },
   listen: { value: 'ADDRESS', help: 'default 127.0.0.1: nobody but this machine; 0.0.0.0 or :: for everybody' },

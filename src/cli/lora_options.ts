@@ -3,7 +3,6 @@ import { usageError } from '../base/errors.js';
 import type { AdapterPart, LoadOptions } from '../index.js';
 import { inGroup, type Options, type OptionSpecs } from './options.js';
 
-/** Of commands that answer. */
 export const loraSpecs: OptionSpecs = inGroup('Model', {
   lora: {
     value: 'DIR',

@@ -22,7 +22,6 @@ import {
   specsOf,
 } from './options.js';
 
-/** Options of a load. */
 const rows = specsOf(LOAD_ROWS);
 
 /** Which Hub is asked, as whom, and for what beside the model. */

@@ -72,7 +72,6 @@ function promptOf(entry: unknown, where: string): string | readonly number[] {
   throw usageError(`--prompts ${where}: ${show(entry)} is no prompt; expected a text, token ids, or {"prompt": ...}`);
 }
 
-/** Options of prompts with images. */
 export const imageSpecs = {
   image: {
     value: 'FILE',

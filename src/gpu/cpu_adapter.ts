@@ -5,16 +5,12 @@ const CPU_NAMES =
 /** Names such an adapter where one is asked for: a page's second one, where its browser has it beside a GPU. */
 export const SOFTWARE = 'software';
 
-/** As older browsers tell it. */
-interface OlderAdapter {
-  readonly isFallbackAdapter?: boolean;
-}
-
 /** Whether an adapter runs on the CPU, by its name or as it says itself; one that says nothing counts as a GPU. */
 export function saysCpu(adapter: Pick<GPUAdapter, 'info'>): boolean {
   const { vendor, architecture, device, description, isFallbackAdapter } = adapter.info as Partial<GPUAdapterInfo>;
   if (CPU_NAMES.test([vendor, architecture, device, description].join(' '))) return true;
-  return isFallbackAdapter ?? (adapter as OlderAdapter).isFallbackAdapter ?? false;
+  // The latter is how older browsers tell it.
+  return isFallbackAdapter ?? (adapter as { readonly isFallbackAdapter?: boolean }).isFallbackAdapter ?? false;
 }
 
 /**

@@ -66,8 +66,6 @@ export interface AdapterDescription {
 /** What takes the place of a kernel's variant that is wrong: its plain form, or with precision 'fast' its exact one. */
 export type Replacement = 'plain' | 'exact';
 
-export type BufferKind = 'storage' | 'uniform' | 'staging';
-
 /** A GPU buffer that its device counts until `dispose`. */
 export class Buffer {
   #disposed = false;
@@ -250,11 +248,8 @@ export class Device {
     return Math.min(maxBufferSize, maxStorageBufferBindingSize);
   }
 
-  /**
-   * A buffer of `size` bytes (rounded up to 4), zeroed.
-   * @throws SplitkvError `limit` when the adapter can't hold it in one buffer or one binding.
-   */
-  createBuffer(label: string, size: number, kind: BufferKind = 'storage'): Buffer {
+  /** `size` bytes (rounded up to 4), zeroed. @throws SplitkvError `limit` where one buffer or binding can't hold it */
+  createBuffer(label: string, size: number, kind: 'storage' | 'uniform' | 'staging' = 'storage'): Buffer {
     this.assertAlive();
     const bytes = alignUp(Math.max(size, 4), 4);
     const { maxBufferSize } = this.traits.limits;
@@ -320,7 +315,8 @@ export class Device {
     } finally {
       clearInterval(nudges);
       pacer?.end();
-      this.#endWait();
+      this.#silentTicks = 0;
+      if (--this.#waits === 0) clearInterval(this.#watch);
     }
   }
 
@@ -336,15 +332,7 @@ export class Device {
     (this.#watch as { unref?: () => void }).unref?.();
   }
 
-  #endWait(): void {
-    this.#silentTicks = 0;
-    if (--this.#waits === 0) clearInterval(this.#watch);
-  }
-
-  /**
-   * Awaits all work, and learns how browsers tell that it is done: some look every 100 ms, and whenever anything is submitted. There
-   * waits are nudged by empty submits from then on.
-   */
+  /** Awaits all work, and learns whether browsers tell of it only each 100 ms: then empty submits nudge later waits. */
   async settle(): Promise<void> {
     await this.wait(this.gpu.queue.onSubmittedWorkDone());
     let least = Infinity;
@@ -553,7 +541,6 @@ export class Device {
     );
   }
 
-  /** Destroys every buffer and the device. */
   dispose(): void {
     if (this.#disposed) return;
     this.#disposed = true;

@@ -2,10 +2,9 @@ import { internalError } from '../base/errors.js';
 import type { DeviceTraits, FastPath } from './device.js';
 
 export type Access = 'read' | 'read_write';
-export type ParamType = 'u32' | 'i32' | 'f32';
 
 export type Bindings = Readonly<Record<string, Access>>;
-export type ParamTypes = Readonly<Record<string, ParamType>>;
+export type ParamTypes = Readonly<Record<string, 'u32' | 'i32' | 'f32'>>;
 export type ParamValues<P extends ParamTypes> = { readonly [K in keyof P]: number };
 
 /** Workgroup counts; a function where they depend on what changes from step to step (never on data only the GPU knows). */

@@ -9,11 +9,9 @@ import { formatBytes, grouped } from '../base/math.js';
 /** What a picture may be at most, and how many a prompt may have. */
 export const IMAGE_LIMITS = { bytes: 64 * 2 ** 20, pixels: 2 ** 26, images: 32 } as const;
 
-export type ImageFormat = 'png' | 'jpeg' | 'webp' | 'gif';
-
 /** Of a file, before it is decoded. */
 export interface ImageHeader {
-  readonly format: ImageFormat;
+  readonly format: 'png' | 'jpeg' | 'webp' | 'gif';
   readonly width: number;
   readonly height: number;
 }
@@ -48,7 +46,8 @@ function formatOf(bytes: Uint8Array): ImageHeader {
   try {
     if (text(0, 8) === '\x89PNG\r\n\x1A\n') return png(view, text);
     if (text(0, 2) === '\xFF\xD8') return jpeg(view);
-    if (/^GIF8[79]a$/.test(text(0, 6))) return gif(view);
+    if (/^GIF8[79]a$/.test(text(0, 6)))
+      return { format: 'gif', width: view.getUint16(6, true), height: view.getUint16(8, true) };
     if (text(0, 4) === 'RIFF' && text(8, 4) === 'WEBP') return webp(view, text);
   } catch (error) {
     if (error instanceof RangeError) throw cut('header');
@@ -97,10 +96,6 @@ function jpeg(view: DataView): ImageHeader {
     at += 2 + view.getUint16(at + 2);
   }
   throw cut('JPEG');
-}
-
-function gif(view: DataView): ImageHeader {
-  return { format: 'gif', width: view.getUint16(6, true), height: view.getUint16(8, true) };
 }
 
 function webp(view: DataView, text: TextAt): ImageHeader {

@@ -4,9 +4,6 @@ import { type DecodeBlock, DOUBLED_E2M1, halfAt, halfValues, wordAt } from './co
 /** Of four elements: their codebook's row, a bit for each that is negative (of IQ1: one, of their shift), and their scale. */
 type Four = readonly [row: number, negative: number, scale: number];
 
-/** The `i`-th four of a block. */
-type ReadFour = (bytes: Uint8Array, at: number, i: number) => Four;
-
 /** A number by its size; of IQ1 before a shift, which takes 2 off. */
 type NumberOf = (size: number) => number;
 
@@ -34,7 +31,8 @@ interface CodebookType {
   readonly book: Codebook;
   readonly unit: number;
   readonly number: NumberOf;
-  readonly four: ReadFour;
+  /** The `i`-th four of a block. */
+  readonly four: (bytes: Uint8Array, at: number, i: number) => Four;
   /** Its bits, where it isn't the first. */
   readonly d?: (bytes: Uint8Array, at: number) => number;
 }

@@ -69,7 +69,7 @@ export async function loadWeights(
   }
   const kinds = await layerKinds(config);
   if (device.traits.fast) await loadFast();
-  const bytes = weights.bytes + (encoder?.bytes ?? 0);
+  const bytes = weights.bytes + (encoder?.weights.bytes ?? 0);
   return {
     ...weights,
     bytes,

@@ -10,7 +10,6 @@ import { CachePools, type KeptWindow, type PoolKind, keptWindow, windowBlocks } 
 import { sequenceRanges } from './sequences/sequence_ranges.js';
 import { type StageTopology, planTopology, shardsSequences } from './topology.js';
 
-/** What ranks are set up for. */
 export interface Seats {
   /** Of a batch. */
   readonly slots: number;

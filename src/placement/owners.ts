@@ -50,8 +50,6 @@ export class Owners {
     this.rowRanks = ownRows ? rowRanks : undefined;
   }
 
-  // ── Slots
-
   /**
    * Slots [first, end) of a batch by place: of all ranks together, or of each place that sequences are sharded over. Where places run
    * their own rows, batches take turns at who is first, so that those of one slot spread over the places.
@@ -68,13 +66,9 @@ export class Owners {
     return [...ranges.slice(weights.length - turn), ...ranges.slice(0, weights.length - turn)];
   }
 
-  batchOf(slot: number): number {
-    return Math.floor(slot / this.slots);
-  }
-
   placeOf(slot: number): number {
     const row = slot % this.slots;
-    return this.ranges(this.batchOf(slot)).findIndex(([first, end]) => row >= first && row < end);
+    return this.ranges(Math.floor(slot / this.slots)).findIndex(([first, end]) => row >= first && row < end);
   }
 
   keeps(rank: number, slot: number): boolean {
@@ -141,14 +135,10 @@ export class Owners {
     return stages.every(shardsSequences) ? stages[0]?.place : undefined;
   }
 
-  // ── Rows
-
   /** Generated rows by row group, of a step of a batch's first `rows` slots. */
   decodeRows(batch: number, rows: number): number[] {
     return this.ranges(batch).map(([first, end]) => Math.max(0, Math.min(end, rows) - first));
   }
-
-  // ── The cache
 
   holds(rank: number, { stage, kvHead, slot, chunk }: CachePiece): boolean {
     const own = nth(this.topology.ranks, rank).stages[stage];
@@ -180,8 +170,6 @@ export class Owners {
     const holders = nth(this.plan.stages, stage).shares.filter(({ heads }) => heads.includes(head));
     return holders.length === 1 || !this.#copies ? nth(holders, 0).rank : this.#copies.home(stage, head, slot);
   }
-
-  // ── Sequences that are there
 
   /** A sequence starts: the tokens that it may have, if known, and the offset that rotates its chunks. */
   admit(slot: number, tokens: number, offset: number): void {

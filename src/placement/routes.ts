@@ -61,8 +61,6 @@ const runnersOf = (topology: PlanTopology, stage: number, role: RowRole, group: 
     .holders.map(({ rank }) => rank)
     .filter((rank) => runsOf(topology, rank, role).includes(group));
 
-// ── Attention
-
 /** Weight groups for whose heads a rank attends. */
 const attendedGroups = (stage: StageTopology): number[] =>
   stage.attendsForAll ? range(0, stage.groups.length) : [stage.group];
@@ -99,17 +97,11 @@ export interface LaneSlots {
   readonly of: number;
 }
 
-/** A rank that has some of a sequence's chunks. */
-export interface LaneKeeper {
-  readonly rank: number;
-  readonly lanes: LaneSlots;
-}
-
 /** Heads of a rank whose results come from the same ranks. */
 export interface HeadBundle {
   readonly heads: readonly number[];
   /** Ranks that have some of a sequence's chunks. */
-  readonly keepers: readonly LaneKeeper[];
+  readonly keepers: readonly { readonly rank: number; readonly lanes: LaneSlots }[];
   /** Where the heads' lanes are merged: the rank itself, or another with copies. */
   readonly home: number;
 }
@@ -186,8 +178,6 @@ export function scoreRoutes(topology: PlanTopology, stage: number): Route[] {
       ),
   );
 }
-
-// ── Contractions that are cut over ranks
 
 /** Ranks among which a stage's segments are cut; one: they aren't. */
 export const segmentPeers = ({ peers, mlpPeers }: StageTopology, of: 'heads' | 'mlp'): readonly RankShare[] =>
@@ -307,8 +297,6 @@ export function routingRoutes(topology: PlanTopology, stage: number, role: RowRo
   );
 }
 
-// ── Between layers
-
 /** What carries sampled rows: all, or where places run rows of their own, those of one. */
 const sampledRows = ({ ranks }: PlanTopology, rank: number): number => nth(ranks, rank).ownPlace ?? ALL;
 
@@ -376,8 +364,6 @@ export function tokenRoutes(topology: PlanTopology): Route[] {
     topology.ranks.map(({ rank, root }) => route(root, rank, { kind: 'tokens', group: sampledRows(topology, rank) })),
   );
 }
-
-// ── How much
 
 /** The most states of a sequence's first `lanes` lanes that a rank sends, with any of some offsets; all of them where left out. */
 export function laneRoom({ slots, of }: LaneSlots, lanes: number, offsets: readonly number[] = range(0, of)): number {

@@ -15,7 +15,7 @@ import { withOneSystem } from './requests/chat_request.js';
 import type { NativeCall } from './llama_cpp/native_request.js';
 import { NativeWriter, propsOf, slotsOf } from './llama_cpp/native_writer.js';
 import { MessageWriter } from './messages/message_writer.js';
-import { shownModel } from './model_list.js';
+import { type ListedModel, shownModel } from './model_list.js';
 import type { OllamaCall } from './ollama/ollama_request.js';
 import { OllamaWriter, ollamaEmbeddings } from './ollama/ollama_writer.js';
 import { answerLines, pullLines, type PullModel } from './ollama/pull.js';
@@ -208,8 +208,8 @@ export class ApiServer extends HttpFront {
     return this.#model.metrics.recovering ? 'recovering' : 'ok';
   }
 
-  protected override modelAtHand(): ServingModel | undefined {
-    return this.#model;
+  protected override listed(id: string): ListedModel {
+    return { ...super.listed(id), model: this.#model };
   }
 
   protected modelNames(): readonly string[] {

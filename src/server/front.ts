@@ -3,13 +3,12 @@ import type { AddressInfo, Socket } from 'node:net';
 import { type Duplex, duplexPair } from 'node:stream';
 import { ioError, type SplitkvError } from '../base/errors.js';
 import { VERSION } from '../base/version.js';
-import type { ServingModel } from '../index.js';
 import { pause, until } from '../base/waits.js';
 import { ApiError, toApiError } from './api_error.js';
 import { Access, hostCheck } from './http/access.js';
 import { addressOf, Connections } from './http/connections.js';
 import { answerBrokenRequest, BodyRooms, Exchange, type Outcome, readBody } from './http/exchange.js';
-import { type ListedModel, modelEntry, modelList, ollamaList, untagged } from './model_list.js';
+import { type ListedModel, modelEntry, modelList, ollamaEntry, untagged } from './model_list.js';
 import { checkMethod, errorBody, familyOf, findRoute, isProbe, needsKey, type Route } from './routes.js';
 import { type OwnMetrics, ServerMetrics } from './server_metrics.js';
 
@@ -148,10 +147,6 @@ export abstract class HttpFront {
   /** What clients may call its models. @throws ApiError 503 while there is none */
   protected abstract modelNames(): readonly string[];
   protected abstract ownMetrics(): OwnMetrics;
-  /** Where it is at hand. */
-  protected modelAtHand(): ServingModel | undefined {
-    return undefined;
-  }
 
   /** @throws SplitkvError `io` for an address that can't be listened on; it is closed, then */
   async listen(): Promise<this> {
@@ -345,8 +340,7 @@ export abstract class HttpFront {
     if (route.name === '/livez') return exchange.sendJson(200, { status: 'ok' });
     if (route.name === '/version') return exchange.sendJson(200, { version: VERSION });
     if (route.name === '/metrics') {
-      const load = { live: this.#live.size, bodyBytes: this.#bodies.bytes };
-      const text = this.metrics.text(load, this.ownMetrics());
+      const text = this.metrics.text(this.#live.size, this.#bodies.bytes, this.ownMetrics());
       return exchange.send(200, 'text/plain; version=0.0.4; charset=utf-8', text);
     }
     if (route.name === '/') return exchange.send(200, 'text/plain; charset=utf-8', ROOT);
@@ -363,11 +357,12 @@ export abstract class HttpFront {
     const family = familyOf(request);
     if (asked !== undefined) return modelEntry(family, this.listed(this.checkModel(asked)));
     const all = this.modelNames().map((id) => this.listed(id));
-    return family === 'ollama' ? ollamaList(all, name === '/api/ps') : modelList(family, all);
+    if (family !== 'ollama') return modelList(family, all);
+    return { models: all.map((listed) => ollamaEntry(listed, name === '/api/ps')) };
   }
 
   protected listed(id: string): ListedModel {
-    return { id, created: this.#created, model: this.modelAtHand() };
+    return { id, created: this.#created };
   }
 
   #health(exchange: Exchange): void {

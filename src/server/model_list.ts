@@ -3,7 +3,6 @@ import { defined } from '../base/options.js';
 import type { ServingModel } from '../index.js';
 import type { Family } from './routes.js';
 
-/** A model as lists have it. */
 export interface ListedModel {
   /** What clients call it. */
   readonly id: string;
@@ -64,7 +63,7 @@ function detailsOf(model: ServingModel | undefined): object {
 }
 
 /** A model of Ollama's lists; those that run are told with the memory that they take. */
-function ollamaEntry(listed: ListedModel, runs: boolean): object {
+export function ollamaEntry(listed: ListedModel, runs: boolean): object {
   const { id, model } = listed;
   const { weightBytes = 0, kvBytes = 0, contextLength = 0 } = model?.info ?? {};
   const parts = JSON.stringify([id, model?.info.architecture, model?.info.parameters, model?.info.weights]);
@@ -81,11 +80,6 @@ function ollamaEntry(listed: ListedModel, runs: boolean): object {
       : { modified_at: timeOf(listed) }),
   };
 }
-
-/** Of GET /api/tags and /api/ps. */
-export const ollamaList = (all: readonly ListedModel[], runs: boolean): object => ({
-  models: all.map((listed) => ollamaEntry(listed, runs)),
-});
 
 /** What the model can do, in Ollama's words. */
 function capabilitiesOf({ info, texts }: ServingModel): string[] {

@@ -10,11 +10,6 @@ export type Sample = readonly [labels: Labels, value: number | HistogramCounts];
 /** One for Prometheus: a counter where its name ends in _total, otherwise a gauge where `type` says nothing else. */
 export type Metric = readonly [name: string, help: string, samples: Sample[1] | readonly Sample[], type?: 'histogram'];
 
-interface Load {
-  readonly live: number;
-  readonly bodyBytes: number;
-}
-
 /** What a server's service adds to its metrics. */
 export interface OwnMetrics {
   /** Large requests that wait to be read. */
@@ -66,7 +61,7 @@ export class ServerMetrics {
   }
 
   /** In Prometheus's text format, version 0.0.4. */
-  text({ live, bodyBytes }: Load, { unread, info, metrics = [] }: OwnMetrics): string {
+  text(live: number, bodyBytes: number, { unread, info, metrics = [] }: OwnMetrics): string {
     const memory = process.memoryUsage();
     const requests = [...this.#requests.values()].map(({ labels, count }): Sample => [labels, count]);
     const seconds = [...this.#seconds].map(([route, { counts }]): Sample => [{ route }, counts]);

@@ -341,12 +341,11 @@ type GgufMetadata = ReadonlyMap<string, unknown>;
 
 /** What a token is, by its number in the file (tokenizer.ggml.token_type). */
 const TYPES = ['normal', 'normal', 'unknown', 'control', 'user_defined', 'unused', 'byte'] as const;
-type TokenType = (typeof TYPES)[number];
 
 /** The vocabulary of a GGUF file. Throws `format` for lists of the wrong kind or length. */
 class GgufVocabulary {
   readonly tokens: readonly string[];
-  readonly types: readonly TokenType[];
+  readonly types: readonly (typeof TYPES)[number][];
 
   /** @param what the file as messages name it */
   constructor(

@@ -194,7 +194,7 @@ export class SplitkvChat extends Base {
     this.#say = sayOf(this.#strings);
     this.#parts.showTexts();
     this.#showLooks();
-    this.#showStatus(this.state);
+    this.#parts.status.textContent = this.#say(`state_${this.state}`);
   }
 
   /** Colours code, e.g. by highlight.js: gives nodes to show, or undefined to leave it plain. Called once a block has ended. */
@@ -383,12 +383,9 @@ export class SplitkvChat extends Base {
 
   /** @param cut where there is no answer: what there was of it can still go on */
   #ended(answer: Answer | undefined, cut = false): void {
-    if (!answer) {
-      this.#parts.end('', false, cut);
-      this.#draft(this.#parts.field.value);
-      return this.#keep(false);
-    }
+    if (!answer) this.#parts.end('', false, cut);
     this.#draft(this.#parts.field.value);
+    if (!answer) return this.#keep(false);
     const last = this.messages.at(-1);
     this.#parts.end(this.#noteOf(answer), true, last?.cut, last?.content);
     this.#tell('splitkv-answer', { text: answer.text, result: answer.result });
@@ -567,7 +564,7 @@ export class SplitkvChat extends Base {
     // Again after a recovery: other ranks may have come.
     else if (state === 'ready') this.#parts.showFacts(this.#facts(this.engine.info), this.#privacy());
     this.#parts.showWaiting(state === 'empty', state === 'looking' || state === 'checking');
-    this.#showStatus(state);
+    this.#parts.status.textContent = this.#say(`state_${state}`);
     this.#allow(state);
     this.#parts.frame.classList.toggle('sees', state !== 'ready' || this.#session.takesPictures);
     if (state === 'failed' || state === 'empty') this.#waits = false;
@@ -575,10 +572,6 @@ export class SplitkvChat extends Base {
     // After the end of the answer before it.
     if (state === 'ready') setTimeout(() => this.#waits && void this.#compose(this.#parts.field.value.trim()));
     this.#tell('splitkv-state', { state });
-  }
-
-  #showStatus(state: ChatState): void {
-    this.#parts.status.textContent = this.#say(`state_${state}`);
   }
 
   #showLoading(progress: LoadProgress): void {
@@ -597,7 +590,6 @@ export class SplitkvChat extends Base {
     this.#tell('splitkv-progress', progress);
   }
 
-  /** What is told of a loaded model. */
   #facts(info: ModelInfo): [string, string][] {
     const adapter = ranksText(info.ranks);
     const { worldSize, policy } = info.plan;

@@ -27,7 +27,6 @@ export interface Explanation {
   readonly title: string;
   readonly advice: string;
   readonly detail: string;
-  /** The address that it is about. */
   readonly address?: string | undefined;
   /** What was reported is what whoever made the page needs: it is in sight. */
   readonly isOpen?: boolean;
@@ -66,19 +65,14 @@ export function explain(
   if (isMissingPart(error)) return told('missing_part', again);
   if (code === 'no_webgpu' && globalThis.isSecureContext === false) return told('insecure');
   const cluster = load.cluster && CLUSTER.find(([of, message]) => of === code && message.test(detail))?.[2];
-  if (cluster === 'lost') {
-    return {
-      ...told(code, ...remediesOf(code, say, { load, smaller, canForget })),
-      advice: say('advice_cluster_lost'),
-    };
-  }
-  if (cluster) return told(`cluster_${cluster}`, again);
+  if (cluster && cluster !== 'lost') return told(`cluster_${cluster}`, again);
   if (code === 'io' && /\bis damaged\b/.test(detail)) return told('damaged', downloaded ? anew : again);
   const full = code === 'context_full' && tooLong(error);
   const remedies = code === 'format' && downloaded ? [anew] : remediesOf(code, say, { load, smaller, canForget });
   return {
     ...told(code, ...remedies),
     ...(full && { advice: `${say('tokens_over', full)} ${say('advice_context_full')}` }),
+    ...(cluster && { advice: say('advice_cluster_lost') }),
     neutral: code === 'aborted',
     isOpen: code === 'usage',
     ...(code === 'io' && downloaded && explainIo(detail, say)),

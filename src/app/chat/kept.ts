@@ -1,3 +1,4 @@
+import { valueIn } from '../../base/lists.js';
 import { checkMessages, randomNumber, type SavedChat, type ShownMessage } from './session.js';
 
 /** A conversation as tabs share it: each turn has a name, by which those of several tabs are put together. */
@@ -53,13 +54,10 @@ export class TurnNames {
   }
 
   #nameOf(answer: ShownMessage): string {
-    let name = this.#names.get(answer);
-    if (name === undefined) {
+    return valueIn(this.#names, answer, () => {
       this.#last = Math.max(Date.now(), this.#last + 1);
-      name = `${this.#last.toString(36).padStart(9, '0')}-${randomNumber().toString(36)}`;
-      this.#names.set(answer, name);
-    }
-    return name;
+      return `${this.#last.toString(36).padStart(9, '0')}-${randomNumber().toString(36)}`;
+    });
   }
 }
 

@@ -38,7 +38,6 @@ export type ChatState =
   | 'recovering'
   | 'failed';
 
-/** What a session tells. */
 export interface SessionEvents {
   state(state: ChatState): void;
   /** @param smaller options with which it was checked to fit, where it doesn't fit as asked */
@@ -49,7 +48,6 @@ export interface SessionEvents {
   measuring(what: string): void;
   progress(progress: LoadProgress): void;
   loaded(model: Model): void;
-  /** The next piece of the answer. */
   piece(text: string): void;
   /** What was said on the way to the answer. */
   thought(text: string): void;
@@ -62,7 +60,6 @@ export interface SessionEvents {
   recovered(): void;
 }
 
-/** A message that is shown. */
 export interface ShownMessage {
   readonly role: 'user' | 'assistant';
   readonly content: string;
@@ -116,7 +113,6 @@ const RECOVERIES = 3;
 
 const NOWHERE: readonly File[] = [];
 
-/** How a question is answered. */
 interface How {
   /** The likeliest tokens would give the same answer again: it is drawn. */
   readonly another?: boolean;
@@ -178,7 +174,6 @@ export class ChatSession {
     return this.#messages.length / 2;
   }
 
-  /** Whether the oldest turns could be left out. */
   get canForget(): boolean {
     return (
       this.turns > 0 &&
@@ -281,7 +276,6 @@ export class ChatSession {
     return !Array.isArray(this.#where);
   }
 
-  /** Brings lost ranks back. */
   async recover(): Promise<void> {
     const model = this.#model;
     if (!model) return;
@@ -387,7 +381,6 @@ export class ChatSession {
     else if (this.#state === 'loading' || this.#state === 'looking') this.#work.abort();
   }
 
-  /** Forgets the conversation. */
   clear(): void {
     this.#answering?.abort();
     this.#messages = [];

@@ -7,7 +7,6 @@ import TEXTS from './texts.json' with { type: 'json' };
 /** Numbers of the settings. */
 type Labelled = Snake<keyof RecommendedSampling | 'maxTokens' | 'context'>;
 export type StringName = keyof typeof TEXTS | `set_${Labelled}`;
-/** Every text of the element. */
 export type ChatStrings = Readonly<Record<StringName, string>>;
 
 /**

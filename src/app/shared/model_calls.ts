@@ -21,7 +21,6 @@ export interface Hearing {
   readonly onRow?: (position: number, row: Float32Array) => void;
 }
 
-/** How a text is fed. */
 export interface TextFeed {
   /** As it is, without the model's chat template. */
   readonly raw?: boolean;

@@ -81,7 +81,11 @@ export const command: Command = {
     await say(
       options,
       terminal,
-      jsonDocument(found, seconds, promptUtilisation(profile, found.placement, stageRanks(problem))),
+      jsonDocument(
+        found,
+        seconds,
+        promptUtilisation(profile, found.placement, problem.ranks / (problem.pipeline ?? 1)),
+      ),
       text + (out === undefined ? '' : `\nwritten to ${out}\n`),
     );
     return 0;
@@ -94,8 +98,6 @@ function jsonDocument(found: Arrangement, seconds: number, ofPrompts: number | u
   const told = { mode, makespan, lower_bound: lowerBound, gap, optimal, utilisation };
   return { ...told, ...defined({ utilisation_of_prompts: ofPrompts }), copies, seconds, placement };
 }
-
-const stageRanks = ({ ranks, pipeline = 1 }: ArrangementProblem): number => ranks / pipeline;
 
 function readLimits(options: Options): Omit<ArrangementProblem, 'loads'> {
   const ranks = options.integer('ranks', 1, 1024);

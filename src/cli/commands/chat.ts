@@ -83,7 +83,6 @@ interface TalkState {
 /** A temperature for another answer, where answers are greedy: the same one would come again. */
 const ANOTHER = 0.7;
 
-/** A conversation with a model of a host. */
 class HostTalk implements Talk {
   #saved: SavedConversation | undefined;
   /** The last question, and the conversation before it. */
@@ -169,7 +168,6 @@ class HostTalk implements Talk {
   }
 }
 
-/** The turns of a file, one after the other. */
 async function askAll(talk: HostTalk, { turns }: Turns, options: Options, terminal: Terminal): Promise<number> {
   const json = options.has('json');
   const told: object[] = [];

@@ -56,7 +56,6 @@ function readOrigin(text: string): string {
   throw usageError(`--origins ${text}: expected a site, https://HOST or http://localhost:PORT`);
 }
 
-/** The one command that installs it. */
 function missing(): string {
   const commands: Partial<Record<NodeJS.Platform, string>> = {
     linux: 'sudo apt-get install nats-server (Debian, Ubuntu)',

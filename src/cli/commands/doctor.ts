@@ -60,7 +60,6 @@ function line({ level, topic, text, fix }: Finding, style: Style): string {
 
 const TOPIC = 14;
 
-/** What a machine has. Plain data. */
 export interface MachineFacts {
   readonly splitkv: string;
   readonly node: string;

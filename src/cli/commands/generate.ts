@@ -127,7 +127,6 @@ async function cachedRequest(options: Options, terminal: Terminal): Promise<Mode
   };
 }
 
-/** Several prompts at once. */
 async function generateMany(
   prompts: readonly (string | readonly number[])[],
   options: Options,
@@ -220,14 +219,12 @@ function predictedLines({ predicted, tokens_per_second: speed, ttft_ms: ttft }: 
   ];
 }
 
-/** What drafts were worth. */
 function draftLines({ speculation }: RunStats): string[] {
   if (!speculation || speculation.steps === 0) return [];
   const { drafted, accepted, steps } = speculation;
   return [`drafts: ${accepted} of ${drafted} right, verified in ${steps} steps`];
 }
 
-/** What compression left of the prompt's cache. */
 function compressionLines({ kv_compression: kv }: RunStats): string[] {
   if (!kv) return [];
   const { mean, least, most } = kv.kept_tokens;

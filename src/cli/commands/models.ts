@@ -1,6 +1,6 @@
 import { ioError, usageError } from '../../base/errors.js';
 import { alignedTable } from '../../base/aligned_table.js';
-import { formatBytes, grouped } from '../../base/math.js';
+import { formatBytes, formatCount, grouped } from '../../base/math.js';
 import { snakeOf } from '../../base/names.js';
 import { type CatalogModel, MODELS } from '../../loader/hub/catalog.js';
 import { allCaches, deleteLocalModel, listLocalModels, type LocalModel } from '../../loader/hub/node_hub_cache.js';
@@ -101,7 +101,7 @@ const COLUMNS: readonly (readonly [
   (model: CatalogModel) => string,
 ])[] = [
   ['name', 'both', ({ name }) => name],
-  ['size', 'both', (model) => billions(model)],
+  ['size', 'both', ({ parameters }) => formatCount(parameters)],
   ['download', 'both', (model) => bytesOf(model, model.downloadBytes, 'downloadBytes')],
   [
     'memory',
@@ -118,9 +118,6 @@ const COLUMNS: readonly (readonly [
   ['model', 'whole', ({ id, use }) => id + (use ? ` (${use})` : '')],
   ['not verified', 'whole', ({ unverified }) => unverified.join(', ')],
 ];
-
-const billions = ({ parameters }: CatalogModel): string =>
-  parameters < 1e9 ? `${Math.round(parameters / 1e6)} M` : `${(parameters / 1e9).toFixed(1)} B`;
 
 const columns = (rows: readonly (readonly string[])[]): string =>
   alignedTable(

@@ -78,7 +78,7 @@ export const command: Command = {
       if (options.has('json')) terminal.note(`splitkv: ${report.why}`);
       return 1;
     }
-    if (out !== undefined) await writePlan(out, report.pick.plan);
+    if (out !== undefined) await writeGiven('out', out, `${JSON.stringify(report.pick.plan, null, 2)}\n`);
     return 0;
   },
 };
@@ -103,9 +103,6 @@ async function makeReport(request: PlanRequest, options: PlainPlanOptions): Prom
   const { planModel } = await import('../../index.js');
   return planModel(request.model, { ...options, signal, onProgress });
 }
-
-const writePlan = (path: string, plan: object): Promise<void> =>
-  writeGiven('out', path, `${JSON.stringify(plan, null, 2)}\n`);
 
 function describe(report: PlanReport): string {
   const { name, weightTypes, kv: kvType, contextLength, promptTokens, newTokens, batch, machine } = report;

@@ -7,7 +7,6 @@ import { type Command, say } from '../command.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
 import { readGiven, without } from '../options.js';
 
-/** `prefix make`. */
 export const command: Command = {
   summary:
     'Computes the keys and values of a text that prompts begin with, and writes them to a file: of a static site a page takes it by ranges (load: prefixes), and begins without computing it. It is of this model, --kv, splitkv version and kind of adapter: make it with --host chrome for pages.',

@@ -86,7 +86,8 @@ export const command: Command = {
       slots: options.integer('slots', 1, 256),
       kvMemory: options.bytes('kv-memory'),
       tokensPerIteration: options.integer('tokens-per-iteration', 1),
-      microBatches: microBatches(options),
+      microBatches:
+        options.text('micro-batches') === 'auto' ? ('auto' as const) : options.integer('micro-batches', 1, 256),
       prefixCaching: options.has('no-prefix-caching') ? false : undefined,
     });
     const {
@@ -186,7 +187,6 @@ async function withFiles(
   }
 }
 
-/** Makes the model a replica of a cluster. */
 async function join(
   { name, cluster }: ReplicaPlace,
   { apiKeys: _keys, priorityKeys: _priority, ...own }: ServerOptions,
@@ -203,10 +203,6 @@ async function join(
   });
 }
 
-const microBatches = (options: Options): number | 'auto' | undefined =>
-  options.text('micro-batches') === 'auto' ? 'auto' : options.integer('micro-batches', 1, 256);
-
-/** Where a model is, and under which name. */
 interface Place {
   readonly name: string;
   readonly url: string | undefined;

@@ -78,7 +78,6 @@ export const chromeAdapters = (
     return { adapters, measure: measures ? await ask('measure', {}, preferences) : undefined };
   });
 
-/** `planModel` in a page of headless Chrome. */
 export const planInChrome = (request: Omit<HostRequest, 'options'>, options: PlainPlanOptions): Promise<PlanReport> =>
   inPage(request.model, request, ({ ask, modelUrl }) => ask('plan', {}, modelUrl, options));
 

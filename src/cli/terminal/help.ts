@@ -2,7 +2,6 @@ import type { Command } from '../command.js';
 import type { OptionSpecs } from '../options.js';
 import type { Style } from './style.js';
 
-/** A command as the list of them shows it. */
 export interface CommandEntry {
   readonly group: string;
   readonly summary: string;

@@ -25,7 +25,9 @@ export function readMessages(
   onInterrupt: () => void,
 ): Messages {
   const isTerminal = stdin.isTTY === true;
-  const kept = isTerminal && history !== undefined ? readLines(history) : [];
+  // The newest first.
+  const text = isTerminal && history !== undefined ? tried(() => readFileSync(history, 'utf8')) : undefined;
+  const kept = text?.split('\n').filter(Boolean) ?? [];
   const lines = createInterface({
     input: stdin,
     ...(isTerminal && { output: stderr, history: kept, historySize: KEPT, removeHistoryDuplicates: true }),
@@ -57,11 +59,6 @@ export async function* joined(lines: AsyncIterable<string>, pasteMs = PASTE_MS):
     }
     yield message;
   }
-}
-
-/** The newest first. */
-function readLines(file: string): string[] {
-  return tried(() => readFileSync(file, 'utf8').split('\n').filter(Boolean)) ?? [];
 }
 
 /** What was said to a model is for its own person. A history that can't be kept is no error. */

@@ -1,9 +1,7 @@
 import { styleText } from 'node:util';
 
-export type Format = 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan';
-
 /** Text in a colour, or as it is. */
-export type Style = (format: Format, text: string) => string;
+export type Style = (format: 'bold' | 'dim' | 'red' | 'green' | 'yellow' | 'cyan', text: string) => string;
 
 export const plain: Style = (_, text) => text;
 

@@ -30,12 +30,10 @@ import {
 /** `tokens` are empty where they say more than the answer (it was cut at a stop text). */
 type Turn = SavedConversation['turns'][number];
 
-/** What a conversation is held with. */
 export interface ConversationHost {
   readonly reader: PromptReader;
   /** Where the model takes images. */
   readonly pictures: Pick<Pictures, 'ids' | 'placeholder'> | undefined;
-  /** The model's name. */
   readonly name: string;
   /** Keeps keys and values of what was computed. */
   keep(rows: PromptRows): Promise<void>;

@@ -55,7 +55,6 @@ export interface GeneratedPrompt extends PromptRows {
 /** What a rank sent, and what a token's time was. */
 type RankSpeed = Omit<RankStats, 'adapter' | 'weight_bytes' | 'kv_bytes'>;
 
-/** Before anything was generated. */
 export const NO_SPEED: RankSpeed = {
   bytes_per_token: 0,
   us_per_exchange: 0,
@@ -64,7 +63,6 @@ export const NO_SPEED: RankSpeed = {
   wait_ms_per_token: 0,
 };
 
-/** What a generation measured. */
 export interface Speed {
   /** Of the tokens after the first. */
   readonly tokensPerSecond: number;
@@ -73,7 +71,6 @@ export interface Speed {
   readonly ranks: readonly RankSpeed[];
 }
 
-/** Where texts are generated. */
 export interface GenerateHost {
   readonly engine: Engine;
   readonly reader: PromptReader;

@@ -265,7 +265,6 @@ class SettledPlan {
     readonly tune: boolean,
   ) {}
 
-  /** What ranks are opened with. */
   get ranks(): RanksOfPlan {
     const { plan, adapters, budgets } = this.chosen;
     return { plan, adapters, runner: { ...runnerOf(this.subject, plan), memory: budgets, tune: this.tune } };

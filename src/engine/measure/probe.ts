@@ -111,10 +111,6 @@ export class Probe {
     );
   }
 
-  get hasState(): boolean {
-    return this.forward.stateBytes > 0;
-  }
-
   get count(): number {
     return this.layers.layers[1] - this.layers.layers[0];
   }

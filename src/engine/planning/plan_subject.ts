@@ -58,7 +58,6 @@ export type ProfileOf = (
   ranks: PlanRanks,
 ) => Promise<Profile | undefined>;
 
-/** All that a plan must go with. */
 export const subjectFeatures = ({
   compression,
   features = [],

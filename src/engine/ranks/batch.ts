@@ -1,7 +1,7 @@
 import { nth, sum } from '../../base/lists.js';
 import { internalError } from '../../base/errors.js';
 import { INACTIVE } from '../../base/kv_units.js';
-import type { Buffer, Device, Program } from '../../gpu/index.js';
+import { type Buffer, type Device, type Program, Recorder } from '../../gpu/index.js';
 import type { Decoder, DecoderRows } from '../../model/forward/decoder.js';
 import { headShares, recordGatherCandidates, recordGatherLogits } from '../../model/layers/linear/vocab.js';
 import type { RankRecorder, RankStep, World } from '../../model/layers/world.js';
@@ -102,7 +102,7 @@ export class Batch {
   }
 
   #record(label: string, body: (recorder: RankRecorder) => void): Program<RankStep> {
-    const recorder = this.world.recorder(this.device, label, 'generated');
+    const recorder: RankRecorder = new Recorder(this.device, label, this.world.rowsOf('generated'));
     body(recorder);
     return recorder.finish();
   }

@@ -112,7 +112,8 @@ async function disagreeing<T>(
 /** The last layer's rows, of each kind of step. */
 async function outputs(probe: Probe): Promise<Float32Array[]> {
   // A state is what the rows before left of it: only a sequence's beginning is the same each time.
-  const first = probe.hasState ? 0 : Math.max(0, Math.min(FIRST_ROW, probe.contextLength - PROMPT_ROWS - BATCH));
+  const first =
+    probe.forward.stateBytes > 0 ? 0 : Math.max(0, Math.min(FIRST_ROW, probe.contextLength - PROMPT_ROWS - BATCH));
   const rows = Math.min(PROMPT_ROWS, probe.promptRows);
   return [
     await probe.outputOf('prompt', rows, first),

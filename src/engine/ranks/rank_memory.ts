@@ -9,7 +9,6 @@ import { blankWeights } from '../measure/synthetic_weights.js';
 import type { RunnerOptions } from '../contracts/rank.js';
 import { RankRunner } from './rank_runner.js';
 
-/** A model whose weights take memory. */
 export interface MemorySubject {
   readonly config: ModelConfig;
   readonly type: WeightTypes;

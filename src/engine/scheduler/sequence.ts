@@ -45,8 +45,6 @@ export interface RequestSpec {
   readonly firstTokenDeadline?: number;
 }
 
-export type SequenceStatus = 'waiting' | 'prefill' | 'decode' | 'finished';
-
 /** `length`: maxTokens reached; `context_full`: cut short by the context or the KV pool; `ended`: as the caller said. */
 export type EndReason = 'length' | 'context_full' | 'ended' | 'aborted';
 
@@ -96,7 +94,7 @@ export class Sequence {
   /** Place among its client's: smaller is sooner. Never changes. */
   readonly order: number;
   readonly generated: number[];
-  status: SequenceStatus = 'waiting';
+  status: 'waiting' | 'prefill' | 'decode' | 'finished' = 'waiting';
   endReason: EndReason | undefined;
   /** The rank whose KV pool it lives in; -1 while unbound. */
   rank = -1;

@@ -5,7 +5,6 @@ import type { LowRankPair } from '../../model/adapters/targets.js';
 import type { AdapterGiven, AdapterInfo, ModelAdapters } from '../contracts/api.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
 
-/** An adapter that a request has. */
 export interface HeldAdapter {
   /** On the ranks. */
   readonly place: number;

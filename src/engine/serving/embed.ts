@@ -24,7 +24,6 @@ const rerankSchema: OptionsSchema<RerankOptions> = {
   signal: true,
 };
 
-/** Where texts are embedded. */
 export interface EmbedHost {
   readonly engine: Engine;
   readonly reader: PromptReader;

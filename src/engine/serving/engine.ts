@@ -111,7 +111,6 @@ export interface EngineRequest
 
 export type EngineEnd = EndReason | 'eos' | 'stop_token';
 
-/** A request under way. */
 export interface EngineHandle {
   readonly id: string;
   /** Tokens of its prompt that were in the cache; known from its first token on. */
@@ -203,7 +202,6 @@ export interface EngineMetrics {
 /** A sequence in a slot, in tokens: of its prompt, of that what was in the cache and what is there, and those that it has got. */
 export type SlotState = Readonly<Record<'prompt' | 'cached' | 'there' | 'generated', number>>;
 
-/** A request under way. */
 class Running {
   /** When it came, in seconds of `performance.now()`. */
   readonly submitted = performance.now() / 1000;
@@ -701,7 +699,6 @@ export class Engine {
     await this.ranks.runner.settled();
   }
 
-  /** Closes the engine and frees the ranks. */
   async dispose(): Promise<void> {
     await this.close();
     await this.options.prefiller?.dispose();
@@ -891,7 +888,7 @@ export class Engine {
   /** Beside others none are tried, and of a model with recurrent layers never: there is a place for one state. */
   get #triesDrafts(): boolean {
     const isAlone = this.#scheduler.numUnfinished - this.#scheduler.numWaiting === 1;
-    return isAlone || (this.#draftState === undefined && this.#speculation?.sharesSteps === true);
+    return isAlone || (this.#draftState === undefined && this.#speculation?.tries !== undefined);
   }
 
   /** How long a step of a lone request took, by its rows. @param isAhead it ran while the one before was read, where any do */

@@ -56,7 +56,6 @@ interface Row {
   isBehind: boolean;
 }
 
-/** What an iteration gave. */
 export interface IterationOutcome {
   /** By slot, where any sequence samples. */
   readonly ids: Uint32Array | undefined;

@@ -23,17 +23,13 @@ export interface PromptReader extends Pick<PromptSource, 'contextLength' | 'prom
   readonly noTokenizer?: SplitkvError | undefined;
 }
 
-/** By name. */
-export interface TextPrompts {
-  readonly named: Readonly<Record<string, string>>;
-  readonly usual: string | undefined;
-}
-
 /** What a PromptReader is made of, as data that a worker can be sent. */
 export interface PromptSource {
   readonly contextLength: number;
-  /** What is put before texts that are embedded. */
-  readonly prompts?: TextPrompts | undefined;
+  /** What is put before texts that are embedded, by name. */
+  readonly prompts?:
+    | { readonly named: Readonly<Record<string, string>>; readonly usual: string | undefined }
+    | undefined;
   readonly tokenizerFiles?: TokenizerFiles | undefined;
   readonly noTokenizer?: { readonly code: ErrorCode; readonly message: string } | undefined;
 }
@@ -45,11 +41,9 @@ export const promptReader = async ({ tokenizerFiles, noTokenizer, ...same }: Pro
   noTokenizer: noTokenizer && new SplitkvError(noTokenizer.code, noTokenizer.message),
 });
 
-/** Whether a prompt is of messages. */
 export const isChat = (prompt: Prompt): boolean =>
   typeof prompt === 'object' && prompt !== null && 'messages' in prompt && prompt.messages !== undefined;
 
-/** Whether some of a prompt is images. */
 export const hasImages = (prompt: Prompt): boolean =>
   typeof prompt === 'object' &&
   prompt !== null &&
@@ -62,7 +56,6 @@ export const hasImages = (prompt: Prompt): boolean =>
           message.content.some((part: { type?: unknown }) => part?.type === 'image' || part?.type === 'image_url'),
       )));
 
-/** The images of a message, in order. */
 export const imagesOf = ({ content }: Pick<ChatMessageOfApi, 'content'>): ImageSource[] =>
   (Array.isArray(content) ? (content as readonly ContentPart[]) : []).flatMap((part) =>
     part.type === 'text' ? [] : [part.type === 'image' ? part.image : part.image_url.url],

@@ -25,7 +25,6 @@ export interface RankBalance extends BalanceSummary {
   readonly solTps: number;
 }
 
-/** Takes iterations as they complete. */
 export class RankBalanceMeter {
   readonly #meter = new BalanceMeter();
   readonly #totals: number[];

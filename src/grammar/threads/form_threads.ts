@@ -43,14 +43,9 @@ const NEXT_SECONDS = 3 * FORM_SECONDS;
 /** Threads that an answer may lose. */
 const MAX_LOST = 3;
 
-type Known = { readonly form: Form } | { readonly refused: SplitkvError };
-
-/**
- * Forms over one vocabulary. A form nobody has seen is tried in a thread where no answer waits for its next token; only when that
- * went well does it come to the thread of the others.
- */
+/** Forms over a vocabulary. A new one is tried in a thread where no answer waits, and only then comes to theirs. */
 export class FormThreads {
-  readonly #known = new Kept<Known>(KNOWN_BYTES);
+  readonly #known = new Kept<{ readonly form: Form } | { readonly refused: SplitkvError }>(KNOWN_BYTES);
   /** Where answers are. */
   #home: FormThread;
   /** Where forms are tried. */

@@ -62,7 +62,8 @@ export class CachedFile {
     const { file, size, version, sha256 } = manifest;
     const versions = await CachedFile.versions(model, file);
     const same = versions.find((cached) => isSame(cached.manifest, manifest));
-    await forgetMissing(model, file);
+    // Chromium refuses to remove an entry that another tab or worker is just removing: then it is gone as well.
+    if (await isNotedMissing(model, file)) await removeCacheEntry(model, await missingName(file)).catch(() => {});
     const others = versions.filter((cached) => cached !== same && !cached.complete).sort((a, b) => b.bytes - a.bytes);
     for (const other of versions.some(({ complete }) => complete) ? others : others.slice(1)) await other.remove();
     if (same) return same;
@@ -176,7 +177,10 @@ export class CachedFile {
   }
 
   async write(piece: number, bytes: Uint8Array<ArrayBuffer>): Promise<void> {
-    await this.#unsettle();
+    if (this.#whole) {
+      await removeCacheEntry(this.directory, WHOLE);
+      this.#whole = undefined;
+    }
     await writeCacheFile(this.directory, String(piece), bytes, digestOf(bytes));
     this.#present.add(piece);
     this.#verified.delete(piece);
@@ -191,12 +195,6 @@ export class CachedFile {
   async settle(whole: Whole): Promise<void> {
     await writeCacheFile(this.directory, WHOLE, new TextEncoder().encode(JSON.stringify(whole)));
     this.#whole = whole;
-  }
-
-  async #unsettle(): Promise<void> {
-    if (!this.#whole) return;
-    await removeCacheEntry(this.directory, WHOLE);
-    this.#whole = undefined;
   }
 
   async remove(): Promise<void> {
@@ -252,11 +250,6 @@ export async function noteMissing(model: CacheDirectory, file: string): Promise<
 
 export async function isNotedMissing(model: CacheDirectory, file: string): Promise<boolean> {
   return (await cacheNames(model)).includes(await missingName(file));
-}
-
-/** Removes that note. Chromium refuses to remove an entry that another tab or worker is just removing: then it is gone as well. */
-async function forgetMissing(model: CacheDirectory, file: string): Promise<void> {
-  if (await isNotedMissing(model, file)) await removeCacheEntry(model, await missingName(file)).catch(() => {});
 }
 
 /** Digests are the stronger sign: a validator may change where the content doesn't. */

@@ -21,7 +21,6 @@ interface IntegerRange {
  * `refuseNearMisses` can tell a misspelt key from one that merely isn't needed.
  */
 export class ConfigReader {
-  readonly file: string;
   readonly #values: Record<string, unknown>;
   readonly #asked = new Set<string>();
   #defaults: Readonly<Record<string, unknown>> = {};
@@ -33,12 +32,11 @@ export class ConfigReader {
    */
   constructor(
     source: unknown,
-    file: string,
+    readonly file: string,
     readonly prefix = '',
   ) {
     const value = typeof source === 'string' ? parseJson(source, file, parsePythonJson) : source;
     if (!isObject(value)) throw formatError(`${file}: expected a JSON object, got ${show(value)}`);
-    this.file = file;
     this.#values = value;
   }
 

@@ -82,7 +82,6 @@ export interface DecoderRows extends RowBuffers {
   readonly stages: ReadonlyMap<number, StagePrograms>;
 }
 
-/** What else `recordLayers` does. */
 export interface RecordOptions {
   /** Of prompt rows that end a prompt: each layer is compressed after its attention. */
   readonly compresses?: boolean;

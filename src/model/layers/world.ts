@@ -1,7 +1,7 @@
 import { internalError } from '../../base/errors.js';
 import { nth } from '../../base/lists.js';
 import type { Communicator, Exchange, Region, Transfer } from '../../distributed/communicator.js';
-import { type ProgramStep, Recorder, type Device, type RowsOf } from '../../gpu/index.js';
+import type { ProgramStep, Recorder, RowsOf } from '../../gpu/index.js';
 import {
   firstRowOf,
   type Plan,
@@ -60,14 +60,7 @@ export class World {
     return { first: firstRowOf(group, this.topology.runs[role], rows), count: nth(rows, group) };
   }
 
-  recorder(device: Device, label: string, role: RowRole): RankRecorder {
-    return new Recorder<RankStep>(device, label, this.rowsOf(role));
-  }
-
-  /**
-   * Records an exchange of some routes, those from a rank to itself included; none where this rank has no part in any that leads to
-   * another rank.
-   */
+  /** Records an exchange of routes, also from a rank to itself; none where this rank has no part in one to another. */
   exchangeRoutes(recorder: RankRecorder, label: string, routes: readonly Route[], regionsOf: RegionsOf): void {
     const { rank } = this;
     const sends = routes.filter(({ from }) => from === rank);

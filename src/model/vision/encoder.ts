@@ -41,7 +41,6 @@ import { placeRows, placesRead, turns } from './places.js';
 /** Rows of prompts come in tiles of so many. */
 const TILE_ROWS = 16;
 
-/** An encoder's weights on a device. */
 interface EncoderWeights {
   readonly vision: VisionConfig;
   readonly textWidth: number;
@@ -101,7 +100,6 @@ interface TileProgram {
   readonly turns: Buffer | undefined;
 }
 
-/** An encoder on a device. */
 export class ImageEncoder {
   /** Patches at most. */
   readonly #most: number;
@@ -117,10 +115,6 @@ export class ImageEncoder {
     readonly weights: EncoderWeights,
   ) {
     this.#most = patchesOf(weights.vision);
-  }
-
-  get bytes(): number {
-    return this.weights.bytes;
   }
 
   /** Records the program, once: all that it works in is allocated here. @throws SplitkvError `limit` where the adapter has no room */

@@ -1,4 +1,5 @@
 import { known } from '../../base/errors.js';
+import { Kept } from '../../base/kept.js';
 import type { TensorReader } from '../../loader/index.js';
 
 /** Rows that are read at once, and kept for tokens that come again. */
@@ -19,8 +20,7 @@ export interface TokenTable {
  * takes no GPU memory, and of the host's only what is kept of tokens that come often.
  */
 export class TokenRows {
-  /** The one that was used last is the last. */
-  readonly #kept = new Map<number, Float32Array>();
+  readonly #kept = new Kept<Float32Array, number>(KEPT_ROWS);
 
   /** @throws SplitkvError `format` for a missing or misshapen tensor. */
   constructor(
@@ -54,12 +54,7 @@ export class TokenRows {
     }
     const out = new Float32Array(tokens.length * columns);
     for (const [index, token] of tokens.entries()) out.set(known(rows.get(token), 'row of a token'), index * columns);
-    for (const [token, row] of rows) {
-      this.#kept.delete(token);
-      this.#kept.set(token, row);
-    }
-    for (const token of [...this.#kept.keys()].slice(0, Math.max(0, this.#kept.size - KEPT_ROWS)))
-      this.#kept.delete(token);
+    for (const [token, row] of rows) this.#kept.set(token, row, 1);
     return out;
   }
 

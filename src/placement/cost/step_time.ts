@@ -217,15 +217,13 @@ function takenOf(own: readonly number[], slowdown: Slowdown, busyStages: number)
   return Math.max(...own, (sum(own) * slowdownAt(slowdown, ranks * busyStages)) / ranks);
 }
 
-type Part = (share: RankShare, adapter: AdapterMeasure) => number;
-
 function layerParts(
   stage: StageStep,
   layer: number,
   sizes: LayerSizes,
   pairsOf: (share: RankShare) => { readonly pairs: number; readonly read: number },
   dispatches: number,
-): Part[] {
+): ((share: RankShare, adapter: AdapterMeasure) => number)[] {
   const { rowsOf, mlpRowsOf, attendedOf, attendedHeads, role } = stage;
   const of = (adapter: AdapterMeasure): RowsMeasure => (sizes.expert > 0 ? adapter.expert : adapter.dense)![role];
   const held = (list: readonly number[], bytes: readonly number[]): number =>

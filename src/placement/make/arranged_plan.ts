@@ -8,8 +8,6 @@ import { kindOf } from '../plan/stage_kind.js';
 import type { CopySharing } from '../../arrangement/types.js';
 import type { HeadCopy, ModelShape, Plan, RankShare, Stage } from '../plan.js';
 
-type LayerHeads = ArrangementFile['placement'][number];
-
 /**
  * The plan that runs an arrangement: every rank holds its heads, copies included; MLP segments, experts and vocabulary rows are cut as
  * `tp` cuts them, MLP segments over as many ranks as there are. With a pipeline each stage's ranks do so for its layers.
@@ -74,7 +72,7 @@ function cutMlp(ranks: number, { mlpSegments, numExperts }: ModelShape, speeds?:
   }));
 }
 
-function layerShares(heads: LayerHeads, first: number, cut: readonly MlpCut[]): RankShare[] {
+function layerShares(heads: ArrangementFile['placement'][number], first: number, cut: readonly MlpCut[]): RankShare[] {
   return cut.flatMap(({ mlp, experts }, at) => {
     const rank = first + at;
     const held = heads.flatMap((of, head) =>

@@ -64,10 +64,8 @@ const infill = z.looseObject({
   ),
 });
 
-type Common = z.infer<z.ZodMiniObject<typeof common>>;
-
 function nativeCall(
-  fields: Common,
+  fields: z.infer<z.ZodMiniObject<typeof common>>,
   prompts: CompletionCall['prompts'],
   own: Pick<CompletionCall, 'ignored'> & Pick<NativeCall, 'isList'>,
   room: number,

@@ -171,11 +171,9 @@ function ollamaCall(
   return { ...call, ...(format && { formField: 'format' }), named: name };
 }
 
-type Sampling = Partial<NonNullable<z.infer<typeof options.options>>>;
-
 /** @throws ApiError 400 */
 function samplingOf(
-  { num_predict: most, num_ctx: context, ...sampling }: Sampling = {},
+  { num_predict: most, num_ctx: context, ...sampling }: Partial<NonNullable<z.infer<typeof options.options>>> = {},
   ignored: IgnoredField[],
   room: number,
 ): { readonly maxTokens: number; readonly sampling: Partial<z.infer<z.ZodMiniObject<typeof drawingFields>>> } {

@@ -4,7 +4,7 @@ import type { Cluster } from '../../cluster/connect.js';
 import { isLinkAddress, NatsLink, newLink } from '../../cluster/links/nats_link.js';
 import type { LinkAddress } from '../../engine/workers/worker_protocol.js';
 import { messagesField, messagesOf } from '../requests/chat_request.js';
-import type { KeptResponse, ResponseStore } from '../responses/response_store.js';
+import type { ResponseStore } from '../responses/response_store.js';
 import { heardBeats } from './beats.js';
 import { type Beat, decode, encode, INSTANCE, MAX_KEEPS, PROTOCOL } from './messages.js';
 
@@ -89,19 +89,14 @@ async function give({ cluster, instance, model, responses, keeps }: Keeper, heir
       ended: () => settle(false),
     });
     const timer = setTimeout(() => settle(false), HANDOVER_MS);
-    for (const each of responses.all()) link.post({ kind: 'response', kept: plain(each) });
+    // What JSON has of it: no more goes over the wire.
+    for (const each of responses.all())
+      link.post({ kind: 'response', kept: JSON.parse(JSON.stringify(each)) as unknown });
     link.post({ kind: 'end', keeps: [instance, ...keeps].slice(0, MAX_KEEPS) });
   });
 }
 
-/** What JSON has of it: no more goes over the wire. */
-const plain = (each: KeptResponse): unknown => JSON.parse(JSON.stringify(each));
-
-/**
- * Takes another replica's responses: what it asks with is answered by whether it may.
- * @param took told whose they are, when all have come
- * @throws SplitkvError `format` for a request that is none
- */
+/** Takes another replica's responses, where it may. @param took told whose, in the end @throws SplitkvError `format` */
 export function takeOver(
   { cluster, model, responses }: Pick<Keeper, 'cluster' | 'model' | 'responses'>,
   data: Uint8Array,

@@ -53,7 +53,6 @@ const beatSchema = z.object({
   cachedTokens: count,
   generatedTokens: count,
 });
-/** What a replica tells of itself. */
 export type Beat = z.infer<typeof beatSchema>;
 
 const headers = z.record(z.string().check(z.maxLength(100)), z.string().check(z.maxLength(8192)));

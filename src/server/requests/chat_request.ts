@@ -19,8 +19,6 @@ import {
   parseFields,
 } from './fields.js';
 
-type Conversed = Extract<Prompt, { readonly messages: unknown }>;
-
 const ROLES = ['system', 'developer', 'user', 'assistant', 'tool'] as const;
 export const MESSAGES = 'a list of messages such as {"role": "user", "content": "..."}, at least one';
 const CALLS =
@@ -102,7 +100,7 @@ const schema = z.looseObject({
 export function endingOf(
   { add_generation_prompt: opens, continue_final_message: goesOn }: z.infer<z.ZodMiniObject<typeof endingFields>>,
   messages: readonly ChatMessage[],
-): Pick<Conversed, 'ending'> {
+): Pick<Extract<Prompt, { readonly messages: unknown }>, 'ending'> {
   if (!goesOn) return opens === false ? { ending: 'none' } : {};
   const field = 'continue_final_message';
   if (opens) throw badRequest(`${field} and add_generation_prompt are both true; give one of them`, field);

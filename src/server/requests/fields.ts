@@ -239,7 +239,6 @@ function checkOther(api: Api, name: string, value: unknown, ignored: IgnoredFiel
   });
 }
 
-/** A request for completions, checked. */
 export interface CompletionCall {
   readonly model: string | undefined;
   readonly prompts: readonly Prompt[];

@@ -40,10 +40,9 @@ export const textsField = (most: number, what = expected(most)) => {
   const several = z.array(z.union([text, ids, object])).check(z.minLength(1, what), z.maxLength(most, what));
   return z.union([text, ids, object, several], what);
 };
-type Texts = z.infer<ReturnType<typeof textsField>>;
 type Text = string | (number | string)[];
 
-export const textsOf = (given: Texts): Text[] => {
+export const textsOf = (given: z.infer<ReturnType<typeof textsField>>): Text[] => {
   const all = Array.isArray(given) && !isIds(given) ? (given as (Text | { prompt_string: string })[]) : [given as Text];
   return all.map((each) => (typeof each === 'object' && 'prompt_string' in each ? each.prompt_string : each));
 };
@@ -117,7 +116,6 @@ export function checkTexts(body: unknown, name: 'prompt' | 'input', most: number
 /** As OpenAI's. */
 export const MAX_INPUTS = 2048;
 
-/** A request for embeddings, checked. */
 export interface EmbeddingCall {
   readonly model: string | undefined;
   readonly prompts: readonly Prompt[];
@@ -200,7 +198,6 @@ export function embeddingAnswer(model: string, base64: boolean, { embeddings, pr
 /** As Jina's and Cohere's. */
 const MAX_DOCUMENTS = 1000;
 
-/** A request for scores of documents, checked. */
 export interface RerankCall {
   readonly model: string | undefined;
   readonly query: string;

@@ -29,7 +29,6 @@ import {
   parseFields,
 } from '../requests/fields.js';
 
-/** What is kept with a response. */
 export interface ResponseRequest {
   readonly instructions: string | null;
   readonly previous: string | undefined;

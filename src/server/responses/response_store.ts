@@ -16,10 +16,6 @@ export interface KeptResponse extends StoredResponse {
   readonly client: string;
 }
 
-interface Kept extends KeptResponse {
-  readonly bytes: number;
-}
-
 /** What one client holds. */
 interface Held {
   /** The oldest first. */
@@ -32,7 +28,7 @@ interface Held {
  * forgotten: nobody loses what is within an equal share. All of them are when the server ends.
  */
 export class ResponseStore {
-  readonly #kept = new Map<string, Kept>();
+  readonly #kept = new Map<string, KeptResponse & { readonly bytes: number }>();
   readonly #held = new Map<string, Held>();
   #bytes = 0;
 

@@ -180,7 +180,6 @@ interface AddedToken {
 interface Splitter {
   split(text: string): string[];
 }
-/** Parts of the library's tokenizer. */
 interface Inside {
   readonly pre_tokenizer: Step | null;
   readonly added_tokens_map: ReadonlyMap<string, AddedToken>;

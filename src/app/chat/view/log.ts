@@ -268,7 +268,6 @@ export class AnswerView {
     return (failed) => (line.textContent = this.host.text(failed ? 'call_failed' : 'called', { name }));
   }
 
-  /** It goes on. */
   begin(): void {
     this.#ended = false;
     this.#article.ariaBusy = 'true';

@@ -417,7 +417,6 @@ export class ChatParts {
     this.#atEnd = false;
   }
 
-  /** The last answer goes on. */
   goOn(): void {
     this.#answer = this.log.answer;
     this.#answer?.begin();

@@ -1,5 +1,5 @@
 import { messageOf, tried } from '../../../base/errors.js';
-import { formatBytes } from '../../../base/math.js';
+import { formatBytes, formatCount } from '../../../base/math.js';
 import type { CatalogFit } from '../../../engine/planning/catalog_fit.js';
 import { type CachedModel, deleteCached, listCached } from '../../../index.js';
 import { make, makeButton } from '../../shared/dom.js';
@@ -12,10 +12,9 @@ export interface PickerHost {
   /** The catalog, and what of it fits here. */
   fits(): Promise<readonly CatalogFit[]>;
   /** Takes a model: a name of the catalog, of the Hub, or an address. @param weights that it fits with, where the usual ones don't */
-  choose(model: string, weights?: NarrowType): void;
+  choose(model: string, weights?: Exclude<CatalogFit['weights'], 'auto'>): void;
 }
 
-type NarrowType = Exclude<CatalogFit['weights'], 'auto'>;
 type Standing = 'kept' | 'fits' | 'unsure' | 'large';
 const ORDER: readonly Standing[] = ['kept', 'fits', 'unsure', 'large'];
 
@@ -106,7 +105,7 @@ function row(fit: CatalogFit, standing: Standing, say: Say, choose: PickerHost['
   };
   const facts = [
     say('model_facts', {
-      parameters: parameters(model.parameters),
+      parameters: formatCount(model.parameters),
       download: about('downloadBytes') + formatBytes(model.downloadBytes),
       memory: about('weightBytes') + formatBytes(bytes),
     }),
@@ -124,10 +123,6 @@ function row(fit: CatalogFit, standing: Standing, say: Say, choose: PickerHost['
     makeButton('model', content, () => choose(model.name, narrow)),
   );
 }
-
-/** "135 M", "1.2 B" */
-const parameters = (count: number): string =>
-  count < 1e9 ? `${Math.round(count / 1e6)} M` : `${(count / 1e9).toFixed(1)} B`;
 
 /** The list of models that this browser keeps, each with a button that deletes it. */
 export class KeptModels {

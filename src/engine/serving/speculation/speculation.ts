@@ -77,11 +77,6 @@ export class Speculation {
     return { ...this.#counts };
   }
 
-  /** Whether drafts are tried beside other requests: their rows would wait for a step of their own. */
-  get sharesSteps(): boolean {
-    return this.tries !== undefined;
-  }
-
   /** A step of a lone request took so long. */
   observe(rows: number, seconds: number): void {
     if (rows === 1) {

@@ -50,7 +50,6 @@ export interface CompletionHost {
   readonly count: (change: 1 | -1) => void;
 }
 
-/** One answer of a completion. */
 interface Part {
   readonly index: number;
   readonly request: Omit<EngineRequest, 'onToken'>;
