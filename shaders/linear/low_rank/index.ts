@@ -20,6 +20,11 @@ export interface LowRankProblem {
   /** Of 'down': element of a row of x that the contraction starts at; default 0. */
   readonly xOffset?: number;
   readonly outStride: number;
+  /**
+   * Instead of segments, of 'down' and 'add': a product of `modelInFeatures` for each of so many parts of a row of x, or of out, that lie
+   * `stride` apart. `shared`: by the same factor; otherwise each by columns or rows of its own.
+   */
+  readonly groups?: { readonly count: number; readonly stride: number; readonly shared: boolean };
   /** Of 'bias': the matrix has one. */
   readonly bias?: boolean;
 }
@@ -43,7 +48,7 @@ export const lowRank = defineKernel({
   params: {
     rows: 'u32',
     out_features: 'u32',
-    in_features: 'u32',
+    factor_stride: 'u32',
     model_in_features: 'u32',
     segment_total: 'u32',
     segment_align: 'u32',
@@ -51,18 +56,22 @@ export const lowRank = defineKernel({
     x_stride: 'u32',
     x_offset: 'u32',
     out_stride: 'u32',
+    factor_group: 'u32',
+    group_stride: 'u32',
   },
-  plan({ part, segments, modelInFeatures, ...problem }: LowRankProblem) {
+  plan({ part, segments, modelInFeatures, groups, ...problem }: LowRankProblem) {
     const { rows, outFeatures, xStride, xOffset = 0, outStride, bias = false } = problem;
     const { total, align, first = 0, count = total - first } = segments;
     const { start, end } = segmentRange(modelInFeatures, segments);
+    const width = part === 'down' ? end - start : outFeatures;
+    const own = groups && !groups.shared;
     return {
       wgsl: [segmentsWgsl, stepsWgsl, lowRankWgsl],
-      constants: { DOWN: part === 'down', ADDS: part === 'add', BIAS: bias },
+      constants: { DOWN: part === 'down', ADDS: part === 'add', BIAS: bias, GROUPED: groups !== undefined },
       params: {
         rows,
         out_features: outFeatures,
-        in_features: end - start,
+        factor_stride: own ? groups.count * width : width,
         model_in_features: modelInFeatures,
         segment_total: total,
         segment_align: align,
@@ -70,8 +79,14 @@ export const lowRank = defineKernel({
         x_stride: xStride,
         x_offset: xOffset,
         out_stride: outStride,
+        factor_group: own ? width : 0,
+        group_stride: groups?.stride ?? 0,
       },
-      grid: (step) => [part === 'down' ? outFeatures : ceilDiv(outFeatures, THREADS), Math.min(step.rows, rows), count],
+      grid: (step) => [
+        part === 'down' ? outFeatures : ceilDiv(outFeatures, THREADS),
+        Math.min(step.rows, rows),
+        groups?.count ?? count,
+      ],
     };
   },
 });

@@ -4,16 +4,19 @@
 //   ADDS:  out[s][r][n] += sum_j B[n][j] x[s][r][first[n] + j]
 //   else:  out[r][n] = bias[n] + sum_j B[n][j] x[r][first[n] + j], what a linear kernel adds as the bias of a row
 //
+// GROUPED: instead of segments, a product each of parts of a row of x (DOWN), and of out (ADDS), that lie `group_stride` apart:
+// with columns of A of each, or rows of B, side by side, or with the same ones (factor_group 0).
+//
 // A row without an adapter isn't written, but by the last, which gives it bias[n], or -0, which changes no sum.
 //
 // x:        f32 [rows][x_stride], from element x_offset on the rank's slice of the contraction; otherwise what DOWN gave
-// factors:  f32; of an adapter from element table.x on A [width][in_features]; from table.y on first [out_features] and then
-//           B^T [rank][out_features]
+// factors:  f32; of an adapter from element table.x on A [width][factor_stride]; from table.y on first [factor_stride] and then
+//           B^T [rank][factor_stride]
 // table:    by the adapter's place: (where A is, where B is, width of A x, most elements of it that an output reads)
 // row_info: [rows]: (position, slot)
 // places:   by slot: of its adapter; 0xffffffff without one
 // bias:     [out_features] f32
-// out:      f32 [segment_count][rows][out_stride]
+// out:      f32 [segment_count][rows][out_stride]; ADDS and GROUPED: [rows][out_stride]
 //
 // Grid: x = an output with DOWN, otherwise 64; y = row, z = segment. With DOWN 64 threads share a contraction: thread t takes the
 // elements t, t + 64, ... of the segment in order; then halves of the threads are added.
@@ -22,6 +25,7 @@
 const DOWN: bool = true; // variant
 const ADDS: bool = false; // variant
 const BIAS: bool = false; // variant
+const GROUPED: bool = false; // variant
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> factors: array<f32>;
@@ -34,7 +38,7 @@ const BIAS: bool = false; // variant
 struct Params {
   rows: u32,
   out_features: u32,
-  in_features: u32,
+  factor_stride: u32,
   model_in_features: u32,
   segment_total: u32,
   segment_align: u32,
@@ -42,6 +46,8 @@ struct Params {
   x_stride: u32,
   x_offset: u32,
   out_stride: u32,
+  factor_group: u32,
+  group_stride: u32,
 }
 @group(0) @binding(7) var<uniform> params: Params;
 
@@ -76,12 +82,17 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       return;
     }
     let segment = params.segment_first + group.z;
-    let end = start_of(segment + 1u);
-    var k = start_of(segment) + thread;
-    let a = entry.x + group.x * params.in_features;
-    let first = row * params.x_stride + params.x_offset;
+    var start = vec2<u32>(start_of(segment));
+    var length = start_of(segment + 1u) - start.x;
+    if (GROUPED) {
+      start = group.z * vec2<u32>(params.factor_group, params.group_stride);
+      length = params.model_in_features;
+    }
+    var k = thread;
+    let a = entry.x + group.x * params.factor_stride + start.x;
+    let first = row * params.x_stride + params.x_offset + start.y;
     var sum = 0.0;
-    for (var left = steps(k, end, 64u); left > 0u; left--) {
+    for (var left = steps(k, length, 64u); left > 0u; left--) {
       sum = fma(factors[a + k], x[first + k], sum);
       k += 64u;
     }
@@ -102,7 +113,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   if (n >= params.out_features) {
     return;
   }
-  let at = piece * params.out_stride + n;
+  var at = piece * params.out_stride + n;
+  if (GROUPED) {
+    at = row * params.out_stride + group.z * params.group_stride + n;
+  }
   var base = bitcast<f32>(0x80000000u);
   if (ADDS) {
     base = out[at];
@@ -115,11 +129,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     return;
   }
-  var b = entry.y + n;
+  var b = entry.y + group.z * params.factor_group + n;
   var k = piece * params.x_stride + u32(factors[b]);
   var sum = 0.0;
   for (var left = entry.w; left > 0u; left--) {
-    b += params.out_features;
+    b += params.factor_stride;
     sum = fma(factors[b], x[k], sum);
     k++;
   }
