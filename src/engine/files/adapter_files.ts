@@ -60,7 +60,7 @@ export async function readAdapter(
   network: OpenOptions,
   signal?: AbortSignal,
 ): Promise<LowRankPair[]> {
-  const tensors = expectedTensors(targetsOf(modelMap(config)).map(({ spec }) => spec));
+  const tensors = expectedTensors(targetsOf(modelMap(config)));
   const pairs = new Map<string, LowRankPair[]>();
   for (const { from, scale = 1 } of parts) {
     const source = await openSource(from, signal, { ...network, mustHave: CONFIG });

@@ -1,21 +1,32 @@
+import type { LinearGroupedProblem } from '../../../shaders/linear/linear_grouped/index.js';
 import { lowRank, NO_PLACE } from '../../../shaders/linear/low_rank/index.js';
 import { limitError } from '../../base/errors.js';
 import { sum } from '../../base/lists.js';
 import { alignUp, formatBytes } from '../../base/math.js';
-import type { Buffer, Device } from '../../gpu/index.js';
+import type { Buffer, Device, Tensor } from '../../gpu/index.js';
 import type { Projection } from '../layers/linear/linear.js';
 import { recordNorm } from '../layers/norm.js';
 import { ONE_SEGMENT } from '../layers/roles.js';
 import type { RowAdapters, RowBuffers } from '../layers/rows.js';
 import type { RankRecorder } from '../layers/world.js';
 import type { Matrix } from '../weights/matrix.js';
-import { type LowRankPair, packPairs, type Target } from './targets.js';
+import type { MatrixSpec } from '../weights/weight_map.js';
+import { type LowRankPair, packPairs } from './targets.js';
 
 /** Rows whose adapters are recorded. */
 export type AdaptedRows = Pick<RowBuffers, 'role' | 'rows' | 'normed'> & { readonly adapters: RowAdapters };
 
+/** Of `linear_grouped`. `sharedUp`: of a pair b a all groups have the same b, and an a each; or the same a, and a b each. */
+export interface Grouped extends Pick<
+  LinearGroupedProblem,
+  'groups' | 'inFeatures' | 'outFeatures' | 'xStride' | 'xGroupStride' | 'outStride' | 'outGroupStride'
+> {
+  readonly x: Buffer;
+  readonly out: Tensor;
+  readonly sharedUp: boolean;
+}
+
 interface AdaptedMatrix {
-  readonly cut: Target['cut'] | undefined;
   readonly factors: Buffer;
   readonly table: Buffer;
   readonly width: number;
@@ -45,7 +56,7 @@ export class LoadedAdapters {
    */
   static async load(
     device: Device,
-    targets: readonly Target[],
+    targets: readonly MatrixSpec[],
     adapters: ReadonlyMap<number, readonly LowRankPair[]>,
     places: Buffer,
   ): Promise<LoadedAdapters> {
@@ -66,13 +77,12 @@ export class LoadedAdapters {
     };
     try {
       return await device.checked('loading adapters', () => {
-        const matrices = targets.flatMap(({ spec, cut }): [string, AdaptedMatrix][] => {
-          const packed = packPairs(spec, byTensor);
-          if (!packed) return [];
-          const { factors, table, width } = packed;
-          const own = { factors: buffer(`${spec.name} adapters`, factors), table: buffer(`${spec.name} table`, table) };
-          return [[spec.name, { cut: spec.segments && cut, width, ...own }]];
-        });
+        const matrices = targets
+          .flatMap((spec) => packPairs(spec, byTensor))
+          .map(({ name, factors, table, width }): [string, AdaptedMatrix] => {
+            const own = { factors: buffer(`${name} adapters`, factors), table: buffer(`${name} table`, table) };
+            return [name, { width, ...own }];
+          });
         return new LoadedAdapters(matrices, places);
       });
     } catch (error) {
@@ -85,9 +95,9 @@ export class LoadedAdapters {
     return sum([...this.#matrices.values()].map(({ factors, table }) => factors.size + table.size));
   }
 
-  /** Whether any adds to the segments of a contraction that plans cut so. */
-  splits(cut: Target['cut']): boolean {
-    return [...this.#matrices.values()].some((matrix) => matrix.cut === cut);
+  /** Whether any adds to the products of a matrix. */
+  addsTo({ name }: Pick<Matrix, 'name'>): boolean {
+    return this.#matrices.has(name);
   }
 
   /** Records a projection by a matrix (`plain`) with what its rows' adapters add to it. */
@@ -133,13 +143,39 @@ export class LoadedAdapters {
     plain({ ...of, bias, biasStride });
   }
 
+  /** Records what rows' adapters add to the products of a matrix of a group each. */
+  recordGrouped(recorder: RankRecorder, { role, rows, adapters }: AdaptedRows, { name }: Matrix, io: Grouped): void {
+    const own = this.#matrices.get(name);
+    if (!own) return;
+    const { width, factors, table } = own;
+    const { groups: count, inFeatures, outFeatures, sharedUp } = io;
+    const down = adapters.scratch.createBuffer(`${role} adapters down`, count * rows * width * 4);
+    const tensors = { factors, table, row_info: adapters.rowInfo, places: this.places };
+    const shared = { rows, segments: ONE_SEGMENT, modelInFeatures: inFeatures };
+    const [ofX, ofOut] = [
+      { count, stride: io.xGroupStride, shared: !sharedUp },
+      { count, stride: io.outGroupStride, shared: sharedUp },
+    ];
+    recorder.dispatch(
+      lowRank,
+      { ...shared, part: 'down', outFeatures: width, xStride: io.xStride, outStride: width, groups: ofX },
+      { ...tensors, x: io.x, out: down },
+    );
+    recorder.dispatch(
+      lowRank,
+      { ...shared, part: 'add', outFeatures, xStride: width, outStride: io.outStride, groups: ofOut },
+      { ...tensors, x: down, out: io.out },
+    );
+  }
+
   dispose(): void {
     for (const { factors, table } of this.#matrices.values()) for (const buffer of [factors, table]) buffer.dispose();
   }
 }
 
 /** What a program records in place of matrices alone. */
-export type Adapters = Pick<LoadedAdapters, 'splits' | 'record'> & Partial<Pick<LoadedAdapters, 'dispose'>>;
+export type Adapters = Pick<LoadedAdapters, 'addsTo' | 'record'> &
+  Partial<Pick<LoadedAdapters, 'recordGrouped' | 'dispose'>>;
 
 /** The projection of what is added and normalised before it: others than the matrix read that. */
 export function settled(

@@ -3,9 +3,18 @@
  * recorded. Read loaded_adapters.ts next.
  */
 
+import { known } from '../../base/errors.js';
 import { nth, sum } from '../../base/lists.js';
-import type { HalfMap, ModelMap } from '../weights/model_map.js';
-import { isMatrixSpec, type MatrixSpec, paddedRows, specRows, specsIn } from '../weights/weight_map.js';
+import type { ModelMap } from '../weights/model_map.js';
+import {
+  type AbsorbedSpec,
+  allRows,
+  isMatrixSpec,
+  type MatrixSpec,
+  paddedRows,
+  specRows,
+  specsIn,
+} from '../weights/weight_map.js';
 
 /** What an adapter adds to a tensor [rows, columns]: b a. Plain data; `b` has its scale in it. */
 export interface LowRankPair {
@@ -17,25 +26,13 @@ export interface LowRankPair {
   readonly b: Float32Array;
 }
 
-/** A matrix that adapters may change; `cut`: of one whose contraction plans cut, by what. */
-export interface Target {
-  readonly spec: MatrixSpec;
-  readonly cut: 'heads' | 'mlp';
-}
-
-/** The kinds of halves whose projections adapters change. */
-const ADAPTED = ['gqa', 'gated', 'plain'];
-
-const targetsIn = ({ weights }: HalfMap<{ readonly kind: string }>, cut: Target['cut']): Target[] =>
-  ADAPTED.includes(weights.kind)
-    ? [...specsIn(weights)].flatMap((spec) => (isMatrixSpec(spec) ? { spec, cut } : []))
-    : [];
-
-export const targetsOf = ({ layers }: Pick<ModelMap, 'layers'>): Target[] =>
-  layers.flatMap(({ attention, mlp }) => [...targetsIn(attention, 'heads'), ...targetsIn(mlp, 'mlp')]);
+/** The matrices that adapters may change: all of layers but routed experts. */
+export const targetsOf = ({ layers }: Pick<ModelMap, 'layers'>): MatrixSpec[] =>
+  [...specsIn(layers)].filter(isMatrixSpec).filter(({ granule }) => granule === undefined);
 
 /** What a rank's matrix has of some adapters: of the kernel `low_rank`. */
 export interface PackedPairs {
+  readonly name: string;
   readonly factors: Float32Array<ArrayBuffer>;
   /** By the adapter's place, four words each. */
   readonly table: Uint32Array<ArrayBuffer>;
@@ -43,12 +40,60 @@ export interface PackedPairs {
   readonly width: number;
 }
 
-/** @param adapters by place; pairs by tensor. Undefined where none has a tensor of the matrix. */
-export function packPairs(
-  spec: MatrixSpec,
-  adapters: ReadonlyMap<number, ReadonlyMap<string, LowRankPair>>,
-): PackedPairs | undefined {
-  const { inFeatures, parts, segments } = spec;
+/** By place; pairs by tensor. */
+type PairsAt = ReadonlyMap<number, ReadonlyMap<string, LowRankPair>>;
+
+/** Of a matrix, or of both that it is cut into; of none where no adapter has a tensor of it. */
+export function packPairs(spec: MatrixSpec, adapters: PairsAt): PackedPairs[] {
+  return spec.packedAs ? packHalves(spec as AbsorbedSpec, adapters) : packMatrix(spec, adapters);
+}
+
+/**
+ * W_UK + B_UK A is absorbed as W_UK^T q + A^T (B_UK^T q): columns of B_UK^T side by side, a group a head, and A for all. W_UV + B_UV A
+ * has A for all, and rows of B_UV of each.
+ */
+function packHalves({ inFeatures: latent, packedAs, parts: [part] }: AbsorbedSpec, adapters: PairsAt): PackedPairs[] {
+  const { tensor, firstRow, rows } = known(part, 'rows of kv_b_proj');
+  const [{ name, rows: all, columns: nope }, values] = packedAs;
+  const heads = all / latent;
+  const each = rows / heads;
+  const pairsOf = (made: (pair: LowRankPair) => LowRankPair): PairsAt =>
+    new Map(
+      [...adapters].map(([place, pairs]) => {
+        const pair = pairs.get(tensor!);
+        return [place, new Map(pair && [[tensor!, made(pair)]])];
+      }),
+    );
+  /** Rows [first, end) of b of each head. */
+  const rowsOf = ({ b, rank }: LowRankPair, first: number, end: number): Float32Array => {
+    const out = new Float32Array(heads * (end - first) * rank);
+    for (let head = 0; head < heads; head++) {
+      const from = firstRow + head * each;
+      out.set(b.subarray((from + first) * rank, (from + end) * rank), head * (end - first) * rank);
+    }
+    return out;
+  };
+  const absorbed = pairsOf(({ a, ...pair }) => {
+    const { rank } = pair;
+    const b = rowsOf({ a, ...pair }, 0, nope);
+    return { ...pair, a: transposed(b, heads * nope, rank), b: transposed(a, rank, latent) };
+  });
+  const up = pairsOf((pair) => ({ ...pair, b: rowsOf(pair, nope, each) }));
+  return [
+    ...packMatrix({ name, inFeatures: heads * nope, parts: [allRows(tensor!, latent)] }, absorbed),
+    ...packMatrix({ name: values.name, inFeatures: latent, parts: [allRows(tensor!, rows - heads * nope)] }, up),
+  ];
+}
+
+function transposed(of: Float32Array, rows: number, columns: number): Float32Array {
+  const out = new Float32Array(of.length);
+  for (let row = 0; row < rows; row++)
+    for (let column = 0; column < columns; column++) out[column * rows + row] = of[row * columns + column]!;
+  return out;
+}
+
+function packMatrix(spec: MatrixSpec, adapters: PairsAt): PackedPairs[] {
+  const { name, inFeatures, parts, segments } = spec;
   const { start, end } = segments ?? { start: 0, end: inFeatures };
   const outs = specRows(spec);
   const tensors = [...new Set(parts.flatMap(({ tensor }) => tensor ?? []))];
@@ -59,7 +104,7 @@ export function packPairs(
     const aWords = own.length * rank * (end - start);
     return [{ place, own, rank, aWords, words: aWords + (1 + rank) * outs }];
   });
-  if (entries.length === 0) return undefined;
+  if (entries.length === 0) return [];
   const factors = new Float32Array(sum(entries.map(({ words }) => words)));
   const table = new Uint32Array(4 * (1 + Math.max(...adapters.keys())));
   let at = 0;
@@ -80,7 +125,7 @@ export function packPairs(
     }
     at += words;
   }
-  return { factors, table, width: Math.max(...entries.map(({ own, rank }) => own.length * rank)) };
+  return [{ name, factors, table, width: Math.max(...entries.map(({ own, rank }) => own.length * rank)) }];
 }
 
 /** Where in A x the rows of a part begin to read, then B's columns. */

@@ -31,7 +31,7 @@ export interface RandomAdapter {
   readonly files: ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
 }
 
-const PROJECTIONS = /\.(\w+_proj)\.weight$/;
+const PROJECTIONS = /\.\w+_proj\.weight$/;
 
 /** Random pairs beside a model's projections, large enough to matter. */
 export function randomAdapter(
@@ -54,7 +54,7 @@ export function randomAdapter(
     r: rank,
     lora_alpha: 2 * rank,
     bias: 'none',
-    target_modules: [...new Set(pairs.map(({ tensor }) => PROJECTIONS.exec(tensor)?.[1]))],
+    target_modules: [...new Set(pairs.map(({ tensor }) => tensor.split('.').at(-2)))],
     modules_to_save: null,
     ...config,
   };

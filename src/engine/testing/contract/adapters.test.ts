@@ -34,12 +34,14 @@ async function logits(model: Model, length: number, of?: string): Promise<Float3
   return [...(await model.logits(somePrompt(length), options)).rows];
 }
 
+/** As the runtime keeps them: routers and gates of one row in f32, kv_b_proj at least in f16, the rest as asked. */
 const rounded = (weights: WeightMap, type: WeightType): WeightMap =>
   new Map(
-    [...weights].map(([name, { shape, data }]) => [
-      name,
-      { shape, data: shape.length === 2 ? roundWeights(type, data, shape[0]!, shape[1]!) : data },
-    ]),
+    [...weights].map(([name, { shape, data }]) => {
+      if (shape.length !== 2 || /\.(gate|shared_expert_gate)\.weight$/.test(name)) return [name, { shape, data }];
+      const kept = name.endsWith('kv_b_proj.weight') && type !== 'f32' ? 'f16' : type;
+      return [name, { shape, data: roundWeights(kept, data, shape[0]!, shape[1]!) }];
+    }),
   );
 
 function worst(rows: readonly Float32Array[], expected: readonly Float64Array[]): number {
@@ -51,6 +53,39 @@ function worst(rows: readonly Float32Array[], expected: readonly Float64Array[])
 
 const sameBits = (a: readonly Float32Array[], b: readonly Float32Array[]): boolean =>
   a.length === b.length && a.every((row, at) => Buffer.from(row.buffer).equals(Buffer.from(nth(b, at).buffer)));
+
+/** All that mixes tokens, and dense MLPs. */
+const ALL =
+  /layers\.\d+\.((self_attn|linear_attn|conv)\.\w*_(proj\w*|qkv|z|b|a|qkvz|ba|mqa)|(mlp|feed_forward)\.\w+)\.weight$/;
+
+const recurrentModels = {
+  lfm2: {
+    seed: 46,
+    config: {
+      model_type: 'lfm2',
+      num_hidden_layers: 3,
+      full_attn_idxs: [1],
+      num_attention_heads: 8,
+      num_key_value_heads: 4,
+      tie_word_embeddings: undefined,
+    },
+  },
+  qwen3_5: {
+    seed: 47,
+    config: {
+      model_type: 'qwen3_5_text',
+      num_hidden_layers: 4,
+      head_dim: 32,
+      linear_num_key_heads: 2,
+      linear_num_value_heads: 6,
+      linear_key_head_dim: 16,
+      linear_value_head_dim: 16,
+      linear_conv_kernel_dim: 4,
+    },
+  },
+} satisfies Record<string, RandomModelOptions>;
+
+const models = { ...contractModels, ...recurrentModels };
 
 interface MergedCase {
   readonly name: string;
@@ -113,6 +148,43 @@ const merged: readonly MergedCase[] = [
     scale: 2,
     load: { variants: 'hardware' },
   },
+  {
+    name: 'minicpm3, latent attention with a bottleneck, three ranks',
+    model: contractModels.minicpm3,
+    of: { seed: 11, targets: ALL },
+    scale: 2,
+    load: { plan: 'tp', ranks: 3 },
+  },
+  {
+    name: 'minicpm3, q4, variants for GPUs',
+    model: { seed: 44, config: { model_type: 'minicpm3' } },
+    of: { seed: 12, rank: 7, targets: ALL },
+    scale: 2,
+    weights: 'q4',
+    load: { variants: 'hardware' },
+  },
+  {
+    name: 'deepseek_v2, kv_b_proj alone, variants for GPUs',
+    model: { seed: 45, config: { model_type: 'deepseek_v2', n_routed_experts: null } },
+    of: { seed: 13, targets: /kv_b_proj\.weight$/ },
+    scale: 2,
+    load: { variants: 'hardware' },
+  },
+  {
+    name: 'lfm2, short convolutions, variants for GPUs',
+    model: recurrentModels.lfm2,
+    of: { seed: 14, targets: ALL },
+    scale: 2,
+    load: { variants: 'hardware' },
+  },
+  {
+    name: 'qwen3_5, linear and gated attention, q8, two ranks',
+    model: recurrentModels.qwen3_5,
+    of: { seed: 15, targets: ALL },
+    scale: 2,
+    weights: 'q8',
+    load: { plan: 'tp', ranks: 2 },
+  },
 ];
 
 describe('an adapter is as good as merged weights', () => {
@@ -128,7 +200,7 @@ describe('an adapter is as good as merged weights', () => {
       try {
         const length = 40;
         const logitsOf = (values: WeightMap): Float64Array[] =>
-          ['llama', 'qwen2', 'qwen3'].includes(made.config.architecture)
+          ['llama', 'qwen2', 'qwen3', 'minicpm3', 'deepseek_v2'].includes(made.config.architecture)
             ? referenceLogits(made.config, values, somePrompt(length))
             : familyLogits(raw, values, somePrompt(length));
         const expected = logitsOf(mergedWeights(base, own, scale));
@@ -144,7 +216,7 @@ describe('an adapter is as good as merged weights', () => {
   );
 });
 
-const plans: readonly (LoadOptions & { readonly model: keyof typeof contractModels })[] = [
+const plans: readonly (LoadOptions & { readonly model: keyof typeof models })[] = [
   { model: 'llama', plan: 'tp', ranks: 3 },
   { model: 'qwen3', plan: 'tp', ranks: 4 },
   { model: 'llama', plan: 'sp', ranks: 2 },
@@ -156,6 +228,17 @@ const plans: readonly (LoadOptions & { readonly model: keyof typeof contractMode
   { model: 'qwen2', plan: 'adp x tp', ranks: 4 },
   { model: 'qwen3_moe', plan: 'adp', ranks: 2 },
   { model: 'qwen3_moe', plan: 'ep', ranks: 2 },
+  { model: 'minicpm3', plan: 'tp', ranks: 3 },
+  { model: 'minicpm3', plan: 'sp', ranks: 2 },
+  { model: 'minicpm3', plan: 'token', ranks: 2 },
+  { model: 'deepseek', plan: 'adp x tp', ranks: 4 },
+  { model: 'deepseek_v2', plan: 'tp+sp', ranks: 4 },
+  { model: 'deepseek', plan: 'ep', ranks: 2 },
+  { model: 'lfm2', plan: 'tp', ranks: 2 },
+  { model: 'lfm2', plan: 'pp x tp', ranks: 4 },
+  { model: 'lfm2', plan: 'token', ranks: 2 },
+  { model: 'qwen3_5', plan: 'tp', ranks: 2 },
+  { model: 'qwen3_5', plan: 'adp', ranks: 2 },
   { model: 'qwen2', plan: 'tp', ranks: 2, workers: true, virtualRanks: false },
 ];
 
@@ -164,12 +247,14 @@ describe('the bits of one rank, of rows with adapters and without', () => {
     '$plan of $ranks, $model',
     { timeout: 300_000 },
     async ({ model: name, ...plan }) => {
-      const options = contractModels[name];
+      const options: RandomModelOptions = models[name];
       const made = makeRandomModel(options);
-      const targets = /(self_attn|layers\.1\.mlp)\.\w+_proj\.weight$/;
+      const targets =
+        /(self_attn\.\w+_(proj|mqa)|linear_attn\.\w+|conv\.\w+_proj|layers\.[01]\.\w+\.\w+_proj)\.weight$/;
+      const some = /(self_attn\.(q|q_b|kv_b|o)|conv\.in|linear_attn\.out)_proj\.weight$/;
       const adapters = {
         one: filesOf(randomAdapter(made, { seed: 7, targets }).files),
-        other: filesOf(randomAdapter(made, { seed: 8, rank: 11, targets: /self_attn\.[qo]_proj\.weight$/ }).files),
+        other: filesOf(randomAdapter(made, { seed: 8, rank: 11, targets: some }).files),
       };
       const of = [undefined, 'one', 'other'] as const;
       const rows = async (more: LoadOptions): Promise<Float32Array[][]> => {
