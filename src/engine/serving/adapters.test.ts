@@ -7,7 +7,7 @@ import { writeSafetensors } from '../../loader/testing/write_safetensors.js';
 import { modelToGguf } from '../../model/testing/gguf/model.js';
 import { findLlamaCpp, llamaCppLogits } from '../../model/testing/llama_cpp.js';
 import { adapterToGguf, mergedWeights, type RandomAdapter, randomAdapter } from '../../model/testing/random_adapter.js';
-import { makeRandomModel } from '../../model/testing/random_model.js';
+import { makeRandomModel, type RandomModel, type RandomModelOptions } from '../../model/testing/random_model.js';
 import type { GenerateResult, LoadOptions } from '../contracts/api.js';
 import { load } from '../faces/load.js';
 import { Adapters } from './adapters.js';
@@ -18,10 +18,13 @@ import type { CompletionOptions, ServingModel } from './api.js';
 
 const made = makeRandomModel({ seed: 51 });
 const one = randomAdapter(made, { seed: 1 });
-const other = randomAdapter(made, { seed: 2, rank: 9, targets: /self_attn\.[qv]_proj\.weight$/ });
 const filesOf = (files: ReadonlyMap<string, Uint8Array<ArrayBuffer>>): File[] =>
   [...files].map(([name, bytes]) => new File([bytes], name));
-const adapters = { one: filesOf(one.files), other: filesOf(other.files) };
+const adaptersOf = (model: RandomModel, some: RegExp) => ({
+  one: filesOf(randomAdapter(model, { seed: 1, targets: /^(?!.*experts\.\d).*_proj\.weight$/ }).files),
+  other: filesOf(randomAdapter(model, { seed: 2, rank: 9, targets: some }).files),
+});
+const adapters = adaptersOf(made, /self_attn\.[qv]_proj\.weight$/);
 
 const common: LoadOptions = {
   adapter: (await testAdapters()).at(-1)!.name,
@@ -71,15 +74,29 @@ describe('requests of different adapters', () => {
     { adapter: 'one', prompt: somePrompt(9, 1) },
     { prompt: somePrompt(33, 2) },
   ];
-  test.each([{}, { plan: 'tp', ranks: 2 }, { plan: 'adp', ranks: 2 }])(
+  // Lone rows of GPUs have kernels of their own, which leave what adapters add to.
+  const gpu = { variants: 'hardware' } as const;
+  const lfm2 = { model_type: 'lfm2', num_hidden_layers: 3, full_attn_idxs: [1], tie_word_embeddings: undefined };
+  test.each<{ of?: RandomModelOptions; some?: RegExp; plan?: LoadOptions }>([
+    {},
+    { plan: { plan: 'tp', ranks: 2 } },
+    { plan: { plan: 'adp', ranks: 2 } },
+    { of: { seed: 52, config: { model_type: 'minicpm3' } }, some: /q_b_proj\.weight$/, plan: gpu },
+    { of: { seed: 53, config: { model_type: 'deepseek_v2', n_routed_experts: null } }, some: /kv_b_proj/, plan: gpu },
+    { of: { seed: 55, config: { model_type: 'deepseek_v3' } }, some: /shared_experts\.\w+_proj/, plan: gpu },
+    { of: { seed: 54, config: lfm2 }, some: /conv\.in_proj\.weight$/, plan: gpu },
+  ])(
     'alone and together, preempted too: the same; none: as without any (%o)',
     { timeout: 300_000 },
-    async (plan) => {
-      const bare = await serve(filesOf(made.files), { ...common, slots: 4 });
+    async ({ of, some = /self_attn\.[qv]_proj\.weight$/, plan = {} }) => {
+      const random = of ? makeRandomModel(of) : made;
+      const files = filesOf(random.files);
+      const bare = await serve(files, { ...common, ...(plan.variants && gpu), slots: 4 });
       const without = await answer(bare, asked[1]!.prompt, {});
       await bare.dispose();
+      const own = { ...common, ...plan, adapters: adaptersOf(random, some), slots: 4 };
       // So few blocks that some are sent back.
-      const model = await serve(filesOf(made.files), { ...common, ...plan, adapters, slots: 4, kvBlocks: 5 });
+      const model = await serve(files, { ...own, kvBlocks: 5 });
       try {
         const alone = [];
         for (const each of asked) alone.push((await answer(model, each.prompt, optionsOf(each.adapter))).seen);
@@ -88,7 +105,7 @@ describe('requests of different adapters', () => {
         expect(alone[1]).toEqual(without.seen);
         expect(alone[0]).not.toEqual(alone[1]);
         expect(alone[2]).not.toEqual(alone[1]);
-        if (!('plan' in plan)) expect(model.metrics.preemptionsTotal).toBeGreaterThan(0);
+        if (!plan.plan) expect(model.metrics.preemptionsTotal).toBeGreaterThan(0);
       } finally {
         await model.dispose();
       }

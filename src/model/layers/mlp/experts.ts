@@ -27,7 +27,7 @@ import { type Norm, recordNorm } from '../norm.js';
 import { HalvesSum } from '../residual.js';
 import { rowsOf } from '../linear/parts.js';
 import { activationStride, paddedName } from '../roles.js';
-import { halfOf, normedOf, type StageRows } from '../rows.js';
+import { halfOf, isAdapted, normedOf, type StageRows } from '../rows.js';
 import type { RankRecorder, RegionsOf } from '../world.js';
 import type { ExpertWeights } from './mlp_weights.js';
 import { DenseMlp, denseWidestRow, heldColumns } from './dense.js';
@@ -289,6 +289,7 @@ class ExpertProgram implements MlpProgram {
   #beside(weights: ExpertWeights): SharedBeside | undefined {
     const { shared, sharedGate, expertsGateUp, expertsDown } = weights;
     if (!shared || sharedGate || this.#shared?.down.parts || !this.#choosesIn(weights)) return undefined;
+    if (isAdapted(this.rows, shared.gateUp, shared.down)) return undefined;
     const firstUnit = besideAt(expertsGateUp, shared.gateUp);
     const downUnit = besideAt(expertsDown, shared.down);
     if (firstUnit === undefined || !shared.down || downUnit === undefined) return undefined;
