@@ -1,5 +1,6 @@
 import { Random } from '../../base/random.js';
 import { writeSafetensors } from '../../loader/testing/write_safetensors.js';
+import type { DeltaConfig } from '../config/model_config.js';
 import type { RandomModel } from './random_model.js';
 import type { WeightMap } from './reference/reference.js';
 import { f32, type GgufTensor, text, writeGguf } from './gguf/file.js';
@@ -96,7 +97,13 @@ export function adapterToGguf(
   { rank, pairs }: RandomAdapter,
   alpha: number,
 ): Uint8Array<ArrayBuffer> {
-  const halves = new Map(pairs.map(({ tensor, rows, b }) => [tensor, { shape: [rows, rank], data: b }]));
+  const isOut = (tensor: string): boolean => tensor.endsWith('linear_attn.out_proj.weight');
+  const halves = new Map(
+    pairs.map(({ tensor, rows, columns, b }) => [
+      tensor,
+      { shape: [rows, rank], data: isOut(tensor) ? new Float32Array(rows * columns) : b },
+    ]),
+  );
   const { metadata, tensors } = ggufContents(config, halves);
   return writeGguf(
     {
@@ -106,11 +113,25 @@ export function adapterToGguf(
       'adapter.lora.alpha': f32(alpha),
     },
     tensors.flatMap((tensor, index): GgufTensor[] => {
-      const { columns, a } = pairs[index]!;
+      const { columns, a, b, tensor: of } = pairs[index]!;
+      const values = isOut(of);
       return [
-        { name: `${tensor.name}.lora_a`, shape: [rank, columns], data: a },
-        { ...tensor, name: `${tensor.name}.lora_b` },
+        { name: `${tensor.name}.lora_a`, shape: [rank, columns], data: values ? inTiles(config, columns, a) : a },
+        { ...tensor, name: `${tensor.name}.lora_b`, ...(values && { data: b }) },
       ];
     }),
   );
+}
+
+/** Columns of value heads: the file has the first ones of all key heads first. */
+function inTiles({ layers }: RandomModel['config'], columns: number, a: Float32Array): Float32Array {
+  const attention = layers.map((layer) => layer.attention).find(({ kind }) => kind === 'delta') as DeltaConfig;
+  const { keyHeads, valueHeads, valueDim } = attention;
+  const ratio = valueHeads / keyHeads;
+  return a.map((_, at) => {
+    const column = at % columns;
+    const tile = Math.floor(column / valueDim);
+    const head = (tile % keyHeads) * ratio + Math.floor(tile / keyHeads);
+    return a[at - column + head * valueDim + (column % valueDim)]!;
+  });
 }
