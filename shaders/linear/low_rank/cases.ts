@@ -45,6 +45,7 @@ function lowRankCase(
   };
 }
 
+const SOME = { topK: 3, first: 2, count: 3 };
 const CUT = { total: 8, align: 32, first: 2, count: 3 };
 
 function inputs(problem: LowRankProblem, random: Random): HostArrays {
@@ -56,7 +57,11 @@ function inputs(problem: LowRankProblem, random: Random): HostArrays {
   const outFeatures = own * outs;
   const table: number[] = [];
   const factors: number[] = [];
-  for (const rank of RANKS) {
+  // Experts of an adapter differ in their ranks.
+  const { topK = 1, count: each = 1, xPerSlot = true } = problem.experts ?? {};
+  for (const rank of RANKS.flatMap((of, place) =>
+    Array.from({ length: each }, (_, e) => RANKS[(place + e) % 3] ?? of),
+  )) {
     const a = factors.length;
     const values = random.normals(part === 'down' ? 2 * rank * own * (end - start) : rank * outFeatures);
     if (part === 'down') table.push(a, 0, 2 * rank, rank);
@@ -68,13 +73,17 @@ function inputs(problem: LowRankProblem, random: Random): HostArrays {
     for (const value of values) factors.push(value);
   }
   return {
-    x: random.normals((part === 'down' ? rows : count * rows) * xStride),
+    x: random.normals((part === 'down' ? rows * (xPerSlot ? topK : 1) : count * rows * topK) * xStride),
     factors: Float32Array.from(factors),
     table: Uint32Array.from(table),
     // A row beyond the slots is none.
     row_info: Uint32Array.from({ length: 2 * rows }, (_, at) => (at === 2 * rows - 1 && rows > 4 ? NO_PLACE : at >> 1)),
     places: Uint32Array.from({ length: rows }, (_, slot) => [2, NO_PLACE, 0, 1][slot % 4]!),
-    ...(bias ? { bias: random.normals(outFeatures) } : {}),
+    // Some are before those here, some behind.
+    ...(problem.experts && {
+      expert_ids: Uint32Array.from({ length: rows * topK }, (_, at) => (at * 5 + Math.floor(at / topK)) % (each + 4)),
+    }),
+    ...(bias ? { bias: random.normals(each * outFeatures) } : {}),
     ...(part === 'add' ? { out: random.normals((groups ? 1 : count) * rows * outStride) } : {}),
   };
 }
@@ -98,6 +107,18 @@ export const suite: KernelSuite<typeof lowRank.bindings, typeof lowRank.params, 
     lowRankCase('added to 5 groups of their own B', 'add', 5, 96, 70, {
       groups: { count: 5, stride: 70, shared: false },
     }),
+    lowRankCase('down, experts 2 to 4', 'down', 6, 40, 0, { experts: { ...SOME, xPerSlot: false } }),
+    lowRankCase('down, experts 2 to 4, each of its own x', 'down', 5, 96, 0, { experts: { ...SOME, xPerSlot: true } }),
+    lowRankCase(
+      'bias of experts 2 to 4',
+      'bias',
+      6,
+      64,
+      70,
+      { experts: { ...SOME, xPerSlot: true }, bias: true },
+      true,
+    ),
+    lowRankCase('bias, none, of experts 2 to 4', 'bias', 5, 64, 70, { experts: { ...SOME, xPerSlot: true } }),
     lowRankCase('down, 256 x 4096', 'down', 256, 4096, 0),
     lowRankCase('bias, 256 x 6144', 'bias', 256, 4096, 6144),
   ],
@@ -108,7 +129,10 @@ export const suite: KernelSuite<typeof lowRank.bindings, typeof lowRank.params, 
     segments: { total, first = 0, count = total - first },
     outStride,
     groups,
+    experts,
   }): Record<string, { type: 'f32'; length: number }> =>
-    part === 'add' ? {} : { out: { type: 'f32', length: (groups?.count ?? count) * rows * outStride } },
+    part === 'add'
+      ? {}
+      : { out: { type: 'f32', length: (groups?.count ?? count) * rows * (experts?.topK ?? 1) * outStride } },
   reference,
 };

@@ -25,6 +25,16 @@ export interface LowRankProblem {
    * `stride` apart. `shared`: by the same factor; otherwise each by columns or rows of its own.
    */
   readonly groups?: { readonly count: number; readonly stride: number; readonly shared: boolean };
+  /**
+   * Of 'down' and 'bias': a row has `topK` products, by experts of its own, of which `count` from `first` on are here. x is [rows][topK]
+   * with `xPerSlot`.
+   */
+  readonly experts?: {
+    readonly topK: number;
+    readonly first: number;
+    readonly count: number;
+    readonly xPerSlot: boolean;
+  };
   /** Of 'bias': the matrix has one. */
   readonly bias?: boolean;
 }
@@ -42,6 +52,7 @@ export const lowRank = defineKernel({
     table: 'read',
     row_info: 'read',
     places: 'read',
+    expert_ids: 'read',
     bias: 'read',
     out: 'read_write',
   },
@@ -58,16 +69,27 @@ export const lowRank = defineKernel({
     out_stride: 'u32',
     factor_group: 'u32',
     group_stride: 'u32',
+    top_k: 'u32',
+    x_divisor: 'u32',
+    expert_first: 'u32',
+    expert_count: 'u32',
   },
-  plan({ part, segments, modelInFeatures, groups, ...problem }: LowRankProblem) {
+  plan({ part, segments, modelInFeatures, groups, experts, ...problem }: LowRankProblem) {
     const { rows, outFeatures, xStride, xOffset = 0, outStride, bias = false } = problem;
     const { total, align, first = 0, count = total - first } = segments;
     const { start, end } = segmentRange(modelInFeatures, segments);
     const width = part === 'down' ? end - start : outFeatures;
     const own = groups && !groups.shared;
+    const topK = experts?.topK ?? 1;
     return {
       wgsl: [segmentsWgsl, stepsWgsl, lowRankWgsl],
-      constants: { DOWN: part === 'down', ADDS: part === 'add', BIAS: bias, GROUPED: groups !== undefined },
+      constants: {
+        DOWN: part === 'down',
+        ADDS: part === 'add',
+        BIAS: bias,
+        GROUPED: groups !== undefined,
+        EXPERTS: experts !== undefined,
+      },
       params: {
         rows,
         out_features: outFeatures,
@@ -81,10 +103,14 @@ export const lowRank = defineKernel({
         out_stride: outStride,
         factor_group: own ? width : 0,
         group_stride: groups?.stride ?? 0,
+        top_k: topK,
+        x_divisor: experts && !experts.xPerSlot ? topK : 1,
+        expert_first: experts?.first ?? 0,
+        expert_count: experts?.count ?? 1,
       },
       grid: (step) => [
         part === 'down' ? outFeatures : ceilDiv(outFeatures, THREADS),
-        Math.min(step.rows, rows),
+        Math.min(step.rows, rows) * topK,
         groups?.count ?? count,
       ],
     };

@@ -6,6 +6,7 @@ import { type LowRankProblem, NO_PLACE } from './index.js';
 export function reference(problem: LowRankProblem, inputs: HostArrays): Expected {
   const { rows, part, outFeatures, segments, modelInFeatures, xStride, xOffset = 0, outStride, bias, groups } = problem;
   if (groups) return grouped(problem, groups, inputs);
+  if (problem.experts) return ofExperts(problem, problem.experts, inputs);
   const { total, first = 0, count = total - first } = segments;
   const [x, factors, table] = [inputs['x']!, inputs['factors']!, inputs['table']!];
   const { start: base, end } = segmentRange(modelInFeatures, segments);
@@ -64,6 +65,37 @@ function grouped(
           out[row * outStride + group * stride + n]! +=
             factors[at + (1 + j) * outs]! * x[piece * xStride + factors[at]! + j]!;
       }
+    }
+  }
+  return { out };
+}
+
+/** Of each (row, slot): by the entry of its expert, if that is here. */
+function ofExperts(
+  { rows, part, outFeatures, modelInFeatures, xStride, xOffset = 0, outStride, bias }: LowRankProblem,
+  { topK, first, count, xPerSlot }: NonNullable<LowRankProblem['experts']>,
+  inputs: HostArrays,
+): Expected {
+  const [x, factors, table] = [inputs['x']!, inputs['factors']!, inputs['table']!];
+  const out = Array.from<number>({ length: rows * topK * outStride });
+  for (let pair = 0; pair < rows * topK; pair++) {
+    const row = Math.floor(pair / topK);
+    const place = inputs['places']![inputs['row_info']![2 * row + 1]!] ?? NO_PLACE;
+    const expert = inputs['expert_ids']![pair]! - first;
+    const isHere = expert >= 0 && expert < count;
+    const at = 4 * (place * count + expert);
+    const [a = 0, b = 0, width = 0, rank = 0] = isHere ? table.slice(at, at + 4) : [];
+    const from = part !== 'down' || xPerSlot ? pair : row;
+    for (let n = 0; n < (part === 'down' ? width : outFeatures); n++) {
+      let sum = part === 'bias' && bias && isHere ? inputs['bias']![expert * outFeatures + n]! : 0;
+      if (part === 'down') {
+        for (let k = 0; k < modelInFeatures; k++)
+          sum += factors[a + n * modelInFeatures + k]! * x[from * xStride + xOffset + k]!;
+      } else {
+        for (let j = 0; width > 0 && j < rank; j++)
+          sum += factors[b + (1 + j) * outFeatures + n]! * x[from * xStride + factors[b + n]! + j]!;
+      }
+      out[pair * outStride + n] = sum;
     }
   }
   return { out };
