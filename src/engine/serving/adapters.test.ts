@@ -21,7 +21,7 @@ const one = randomAdapter(made, { seed: 1 });
 const filesOf = (files: ReadonlyMap<string, Uint8Array<ArrayBuffer>>): File[] =>
   [...files].map(([name, bytes]) => new File([bytes], name));
 const adaptersOf = (model: RandomModel, some: RegExp) => ({
-  one: filesOf(randomAdapter(model, { seed: 1, targets: /^(?!.*experts\.\d).*_proj\.weight$/ }).files),
+  one: filesOf(randomAdapter(model, { seed: 1 }).files),
   other: filesOf(randomAdapter(model, { seed: 2, rank: 9, targets: some }).files),
 });
 const adapters = adaptersOf(made, /self_attn\.[qv]_proj\.weight$/);
@@ -336,6 +336,20 @@ describe('GGUF adapters', async () => {
         },
       },
       targets: /(out|o|down)_proj\.weight$/,
+    },
+    {
+      name: 'qwen3_moe, stacks of experts',
+      options: {
+        seed: 66,
+        config: {
+          model_type: 'qwen3_moe',
+          num_experts: 6,
+          num_experts_per_tok: 6,
+          moe_intermediate_size: 24,
+          norm_topk_prob: true,
+        },
+      },
+      targets: /(gate|o_proj|experts\.\d\.\w+_proj)\.weight$/,
     },
   ];
   test.each(models)("as llama.cpp's: $name", { timeout: 120_000 }, async ({ options, targets, apart }) => {

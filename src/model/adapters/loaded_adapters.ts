@@ -1,6 +1,6 @@
 import type { LinearGroupedProblem } from '../../../shaders/linear/linear_grouped/index.js';
-import { lowRank, NO_PLACE } from '../../../shaders/linear/low_rank/index.js';
-import { limitError } from '../../base/errors.js';
+import { lowRank, type LowRankProblem, NO_PLACE } from '../../../shaders/linear/low_rank/index.js';
+import { known, limitError } from '../../base/errors.js';
 import { sum } from '../../base/lists.js';
 import { alignUp, formatBytes } from '../../base/math.js';
 import type { Buffer, Device, Tensor } from '../../gpu/index.js';
@@ -24,6 +24,15 @@ export interface Grouped extends Pick<
   readonly x: Buffer;
   readonly out: Tensor;
   readonly sharedUp: boolean;
+}
+
+/** Of the rows of an expert, with their padding. */
+interface OfExperts extends Required<Pick<LowRankProblem, 'xStride' | 'outFeatures' | 'experts'>> {
+  readonly x: Buffer;
+  readonly inFeatures: number;
+  readonly ids: Buffer;
+  /** [experts here][outFeatures] */
+  readonly bias: Buffer | undefined;
 }
 
 interface AdaptedMatrix {
@@ -168,6 +177,29 @@ export class LoadedAdapters {
     );
   }
 
+  /** What rows' adapters add to the outputs of their experts, and the biases of these: f32 [rows][topK][outFeatures]. */
+  biasOfExperts(recorder: RankRecorder, { role, rows, adapters }: AdaptedRows, name: string, io: OfExperts): Buffer {
+    const { width, factors, table } = known(this.#matrices.get(name), 'adapted experts');
+    const { x, xStride, inFeatures, outFeatures, experts, ids, bias } = io;
+    const pairs = rows * experts.topK;
+    const floats = (what: string, count: number): Buffer => adapters.scratch.createBuffer(`${role} ${what}`, count * 4);
+    const down = floats('adapters down', pairs * width);
+    const out = floats('adapters bias of experts', pairs * outFeatures);
+    const tensors = { factors, table, row_info: adapters.rowInfo, places: this.places, expert_ids: ids };
+    const shared = { rows, segments: ONE_SEGMENT, modelInFeatures: inFeatures, experts };
+    recorder.dispatch(
+      lowRank,
+      { ...shared, part: 'down', outFeatures: width, xStride, outStride: width },
+      { ...tensors, x, out: down },
+    );
+    recorder.dispatch(
+      lowRank,
+      { ...shared, part: 'bias', outFeatures, xStride: width, outStride: outFeatures, bias: bias !== undefined },
+      { ...tensors, x: down, bias, out },
+    );
+    return out;
+  }
+
   dispose(): void {
     for (const { factors, table } of this.#matrices.values()) for (const buffer of [factors, table]) buffer.dispose();
   }
@@ -175,13 +207,13 @@ export class LoadedAdapters {
 
 /** What a program records in place of matrices alone. */
 export type Adapters = Pick<LoadedAdapters, 'addsTo' | 'record'> &
-  Partial<Pick<LoadedAdapters, 'recordGrouped' | 'dispose'>>;
+  Partial<Pick<LoadedAdapters, 'recordGrouped' | 'biasOfExperts' | 'dispose'>>;
 
 /** The projection of what is added and normalised before it: others than the matrix read that. */
 export function settled(
   recorder: RankRecorder,
   { role, rows, normed, adapters }: AdaptedRows,
-  { inFeatures: width }: Matrix,
+  { inFeatures: width }: Pick<Matrix, 'inFeatures'>,
   { adds, norm, ...io }: Projection,
 ): Projection {
   const { xStride: stride } = io;

@@ -4,7 +4,7 @@
  */
 
 import { known } from '../../base/errors.js';
-import { nth, sum } from '../../base/lists.js';
+import { nth, range, sum } from '../../base/lists.js';
 import type { ModelMap } from '../weights/model_map.js';
 import {
   type AbsorbedSpec,
@@ -26,19 +26,21 @@ export interface LowRankPair {
   readonly b: Float32Array;
 }
 
-/** The matrices that adapters may change: all of layers but routed experts. */
+/** The matrices that adapters may change: all of layers. */
 export const targetsOf = ({ layers }: Pick<ModelMap, 'layers'>): MatrixSpec[] =>
-  [...specsIn(layers)].filter(isMatrixSpec).filter(({ granule }) => granule === undefined);
+  [...specsIn(layers)].filter(isMatrixSpec);
 
 /** What a rank's matrix has of some adapters: of the kernel `low_rank`. */
 export interface PackedPairs {
   readonly name: string;
   readonly factors: Float32Array<ArrayBuffer>;
-  /** By the adapter's place, four words each. */
+  /** By the adapter's place, four words each; of a matrix of experts, for each of them. */
   readonly table: Uint32Array<ArrayBuffer>;
   /** The most that an adapter has of A x. */
   readonly width: number;
 }
+
+const TILE = 32;
 
 /** By place; pairs by tensor. */
 type PairsAt = ReadonlyMap<number, ReadonlyMap<string, LowRankPair>>;
@@ -93,23 +95,28 @@ function transposed(of: Float32Array, rows: number, columns: number): Float32Arr
 }
 
 function packMatrix(spec: MatrixSpec, adapters: PairsAt): PackedPairs[] {
-  const { name, inFeatures, parts, segments } = spec;
+  const { name, inFeatures, parts: all, segments, granule } = spec;
   const { start, end } = segments ?? { start: 0, end: inFeatures };
-  const outs = specRows(spec);
-  const tensors = [...new Set(parts.flatMap(({ tensor }) => tensor ?? []))];
-  const entries = [...adapters].flatMap(([place, pairs]) => {
-    const own = tensors.flatMap((tensor) => pairs.get(tensor) ?? []);
-    if (own.length === 0) return [];
-    const rank = Math.max(...own.map((pair) => pair.rank));
-    const aWords = own.length * rank * (end - start);
-    return [{ place, own, rank, aWords, words: aWords + (1 + rank) * outs }];
-  });
+  // Of a matrix of experts, each has entries of its own.
+  const experts = granule === undefined ? 1 : specRows(spec) / (granule * TILE);
+  const outs = specRows(spec) / experts;
+  const each = all.length / experts;
+  const entries = [...adapters].flatMap(([place, pairs]) =>
+    range(0, experts).flatMap((expert) => {
+      const parts = all.slice(expert * each, (expert + 1) * each);
+      const own = [...new Set(parts.map(({ tensor }) => tensor))].flatMap((tensor) => pairs.get(tensor ?? '') ?? []);
+      if (own.length === 0) return [];
+      const rank = Math.max(...own.map((pair) => pair.rank));
+      const aWords = own.length * rank * (end - start);
+      return [{ entry: place * experts + expert, parts, own, rank, aWords, words: aWords + (1 + rank) * outs }];
+    }),
+  );
   if (entries.length === 0) return [];
   const factors = new Float32Array(sum(entries.map(({ words }) => words)));
-  const table = new Uint32Array(4 * (1 + Math.max(...adapters.keys())));
+  const table = new Uint32Array(4 * experts * (1 + Math.max(...adapters.keys())));
   let at = 0;
-  for (const { place, own, rank, aWords, words } of entries) {
-    table.set([at, at + aWords, own.length * rank, rank], 4 * place);
+  for (const { entry, parts, own, rank, aWords, words } of entries) {
+    table.set([at, at + aWords, own.length * rank, rank], 4 * entry);
     for (const [index, { a, rank: rows }] of own.entries()) {
       for (let row = 0; row < rows; row++) {
         const from = row * inFeatures;

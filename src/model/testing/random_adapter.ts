@@ -2,7 +2,7 @@ import { Random } from '../../base/random.js';
 import { writeSafetensors } from '../../loader/testing/write_safetensors.js';
 import type { DeltaConfig } from '../config/model_config.js';
 import type { RandomModel } from './random_model.js';
-import type { WeightMap } from './reference/reference.js';
+import type { ReferenceTensor, WeightMap } from './reference/reference.js';
 import { f32, type GgufTensor, text, writeGguf } from './gguf/file.js';
 import { ggufContents } from './gguf/model.js';
 
@@ -98,13 +98,18 @@ export function adapterToGguf(
   alpha: number,
 ): Uint8Array<ArrayBuffer> {
   const isOut = (tensor: string): boolean => tensor.endsWith('linear_attn.out_proj.weight');
-  const halves = new Map(
-    pairs.map(({ tensor, rows, columns, b }) => [
-      tensor,
-      { shape: [rows, rank], data: isOut(tensor) ? new Float32Array(rows * columns) : b },
-    ]),
-  );
-  const { metadata, tensors } = ggufContents(config, halves);
+  const isStacked = ({ tensor }: RandomPair): boolean => /experts\.\d+\./.test(tensor);
+  const contents = (of: readonly RandomPair[], half: (pair: RandomPair) => ReferenceTensor) =>
+    ggufContents(config, new Map(of.map((pair) => [pair.tensor, half(pair)])));
+  const ofB = ({ tensor, rows, columns, b }: RandomPair): ReferenceTensor => ({
+    shape: [rows, rank],
+    data: isOut(tensor) ? new Float32Array(rows * columns) : b,
+  });
+  const single = pairs.filter((pair) => !isStacked(pair));
+  const stacked = pairs.filter(isStacked);
+  const { metadata, tensors } = contents(single, ofB);
+  const stacksOfA = contents(stacked, ({ columns, a }) => ({ shape: [rank, columns], data: a })).tensors;
+  const stacksOfB = contents(stacked, ofB).tensors;
   return writeGguf(
     {
       'general.type': text('adapter'),
@@ -112,14 +117,18 @@ export function adapterToGguf(
       'adapter.type': text('lora'),
       'adapter.lora.alpha': f32(alpha),
     },
-    tensors.flatMap((tensor, index): GgufTensor[] => {
-      const { columns, a, b, tensor: of } = pairs[index]!;
-      const values = isOut(of);
-      return [
-        { name: `${tensor.name}.lora_a`, shape: [rank, columns], data: values ? inTiles(config, columns, a) : a },
-        { ...tensor, name: `${tensor.name}.lora_b`, ...(values && { data: b }) },
-      ];
-    }),
+    [
+      ...tensors.flatMap((tensor, index): GgufTensor[] => {
+        const { columns, a, b, tensor: of } = single[index]!;
+        const values = isOut(of);
+        return [
+          { name: `${tensor.name}.lora_a`, shape: [rank, columns], data: values ? inTiles(config, columns, a) : a },
+          { ...tensor, name: `${tensor.name}.lora_b`, ...(values && { data: b }) },
+        ];
+      }),
+      ...stacksOfA.map((tensor) => ({ ...tensor, name: `${tensor.name}.lora_a` })),
+      ...stacksOfB.map((tensor) => ({ ...tensor, name: `${tensor.name}.lora_b` })),
+    ],
   );
 }
 

@@ -186,10 +186,11 @@ const merged: readonly MergedCase[] = [
     load: { plan: 'tp', ranks: 2 },
   },
   {
-    name: 'deepseek_v3, shared experts and routers',
+    name: 'deepseek_v3, experts of both kinds and routers, two ranks',
     model: { seed: 48, config: { model_type: 'deepseek_v3', num_experts_per_tok: 8, topk_group: 4 } },
-    of: { seed: 16, targets: /(mlp\.gate|(shared_experts|layers\.0\.mlp)\.\w+_proj)\.weight$/ },
+    of: { seed: 16, targets: /mlp\.(gate|[\w.]+_proj)\.weight$/ },
     scale: 2,
+    load: { plan: 'ep', ranks: 2 },
   },
   {
     name: 'qwen3_next, a gated shared expert, q8, two ranks',
@@ -211,7 +212,7 @@ const merged: readonly MergedCase[] = [
         shared_expert_intermediate_size: 40,
       },
     },
-    of: { seed: 17, targets: /(linear_attn\.\w+|shared_expert(_gate|\.\w+_proj))\.weight$/ },
+    of: { seed: 17, targets: /(linear_attn\.\w+|shared_expert(_gate|\.\w+_proj)|experts\.[02]\.\w+_proj)\.weight$/ },
     scale: 2,
     weights: 'q8',
     load: { plan: 'tp', ranks: 2 },
@@ -288,7 +289,7 @@ describe('the bits of one rank, of rows with adapters and without', () => {
       const made = makeRandomModel(options);
       const targets =
         /(self_attn\.\w+_(proj|mqa)|linear_attn\.\w+|conv\.\w+_proj|layers\.[01]\.\w+\.\w+_proj)\.weight$/;
-      const some = /(self_attn\.(q|q_b|kv_b|o)|conv\.in|linear_attn\.out)_proj\.weight$/;
+      const some = /(experts\.[05]\.down|self_attn\.(q|q_b|kv_b|o)|conv\.in|linear_attn\.out)_proj\.weight$/;
       const adapters = {
         one: filesOf(randomAdapter(made, { seed: 7, targets }).files),
         other: filesOf(randomAdapter(made, { seed: 8, rank: 11, targets: some }).files),
