@@ -193,7 +193,7 @@ const merged: readonly MergedCase[] = [
     load: { plan: 'ep', ranks: 2 },
   },
   {
-    name: 'qwen3_next, a gated shared expert, q8, two ranks',
+    name: 'qwen3_next, some experts, q8, variants for GPUs',
     model: {
       seed: 49,
       config: {
@@ -215,7 +215,7 @@ const merged: readonly MergedCase[] = [
     of: { seed: 17, targets: /(linear_attn\.\w+|shared_expert(_gate|\.\w+_proj)|experts\.[02]\.\w+_proj)\.weight$/ },
     scale: 2,
     weights: 'q8',
-    load: { plan: 'tp', ranks: 2 },
+    load: { variants: 'hardware' },
   },
 ];
 
