@@ -120,83 +120,66 @@ export class LoadedAdapters {
     const own = this.#matrices.get(matrix.name);
     if (!own) return plain(io);
     const { role, rows, adapters } = buffers;
-    const { rowInfo, scratch } = adapters;
     const apart = io.output === 'segments';
     const of = apart ? io : settled(recorder, buffers, matrix, io);
-    const { inFeatures: modelInFeatures, outFeatures } = matrix;
-    const { segments = { ...ONE_SEGMENT, first: 0, count: 1, modelInFeatures } } = of;
-    const { width, factors, table } = own;
-    const floats = (what: string, count: number): Buffer => scratch.createBuffer(`${role} ${what}`, count * 4);
-    const down = floats('adapters down', segments.count * rows * width);
-    const shared = { rows, segments, modelInFeatures: segments.modelInFeatures };
-    const tensors = { factors, table, row_info: rowInfo, places: this.places };
-    const { xStride, xOffset = 0 } = of;
-    recorder.dispatch(
-      lowRank,
-      { ...shared, part: 'down', outFeatures: width, xStride, xOffset, outStride: width },
-      { ...tensors, x: of.x, out: down },
-    );
+    const { outFeatures } = matrix;
+    const whole = { ...ONE_SEGMENT, first: 0, count: 1, modelInFeatures: matrix.inFeatures };
+    const { x, xStride, xOffset = 0, outStride, segments = whole } = of;
+    const shared = { segments, modelInFeatures: segments.modelInFeatures };
+    const up = this.#recordDown(recorder, buffers, own, shared, { xStride, xOffset }, { x }, segments.count);
     if (apart) {
       plain(of);
-      const up = { ...shared, part: 'add', outFeatures, xStride: width, outStride: of.outStride } as const;
-      recorder.dispatch(lowRank, up, { ...tensors, x: down, out: of.out });
+      up({ part: 'add', outFeatures, outStride }, { out: of.out });
       return;
     }
     const biasStride = alignUp(outFeatures, 32);
-    const bias = floats('adapters bias', rows * biasStride);
-    recorder.dispatch(
-      lowRank,
-      { ...shared, part: 'bias', outFeatures, xStride: width, outStride: biasStride, bias: of.bias !== undefined },
-      { ...tensors, x: down, bias: of.bias, out: bias },
-    );
+    const bias = adapters.scratch.createBuffer(`${role} adapters bias`, rows * biasStride * 4);
+    const has = of.bias !== undefined;
+    up({ part: 'bias', outFeatures, outStride: biasStride, bias: has }, { bias: of.bias, out: bias });
     plain({ ...of, bias, biasStride });
   }
 
+  /** Records x by A, so many pieces of each row. Records that by B when it is called. */
+  #recordDown(
+    recorder: RankRecorder,
+    { role, rows, adapters }: AdaptedRows,
+    { width, factors, table }: AdaptedMatrix,
+    shared: Pick<LowRankProblem, 'segments' | 'modelInFeatures' | 'experts'>,
+    of: Pick<LowRankProblem, 'xStride' | 'xOffset' | 'groups'>,
+    { x, ids }: { readonly x: Buffer; readonly ids?: Buffer },
+    pieces: number,
+  ) {
+    const down = adapters.scratch.createBuffer(`${role} adapters down`, pieces * rows * width * 4);
+    const tensors = { factors, table, row_info: adapters.rowInfo, places: this.places, expert_ids: ids };
+    const first = { ...shared, ...of, rows, part: 'down', outFeatures: width, outStride: width } as const;
+    recorder.dispatch(lowRank, first, { ...tensors, x, out: down });
+    return (
+      up: Pick<LowRankProblem, 'part' | 'outFeatures' | 'outStride' | 'bias' | 'groups'>,
+      to: { readonly bias?: Buffer | undefined; readonly out: Tensor },
+    ): void => recorder.dispatch(lowRank, { ...shared, ...up, rows, xStride: width }, { ...tensors, ...to, x: down });
+  }
+
   /** Records what rows' adapters add to the products of a matrix of a group each. */
-  recordGrouped(recorder: RankRecorder, { role, rows, adapters }: AdaptedRows, { name }: Matrix, io: Grouped): void {
+  recordGrouped(recorder: RankRecorder, buffers: AdaptedRows, { name }: Matrix, io: Grouped): void {
     const own = this.#matrices.get(name);
     if (!own) return;
-    const { width, factors, table } = own;
-    const { groups: count, inFeatures, outFeatures, sharedUp } = io;
-    const down = adapters.scratch.createBuffer(`${role} adapters down`, count * rows * width * 4);
-    const tensors = { factors, table, row_info: adapters.rowInfo, places: this.places };
-    const shared = { rows, segments: ONE_SEGMENT, modelInFeatures: inFeatures };
-    const [ofX, ofOut] = [
-      { count, stride: io.xGroupStride, shared: !sharedUp },
-      { count, stride: io.outGroupStride, shared: sharedUp },
-    ];
-    recorder.dispatch(
-      lowRank,
-      { ...shared, part: 'down', outFeatures: width, xStride: io.xStride, outStride: width, groups: ofX },
-      { ...tensors, x: io.x, out: down },
-    );
-    recorder.dispatch(
-      lowRank,
-      { ...shared, part: 'add', outFeatures, xStride: width, outStride: io.outStride, groups: ofOut },
-      { ...tensors, x: down, out: io.out },
-    );
+    const { x, xStride, groups: count, inFeatures: modelInFeatures, outFeatures, outStride, out, sharedUp } = io;
+    const groups = { count, stride: io.xGroupStride, shared: !sharedUp };
+    const shared = { segments: ONE_SEGMENT, modelInFeatures };
+    const up = this.#recordDown(recorder, buffers, own, shared, { xStride, groups }, { x }, count);
+    const ofOut = { count, stride: io.outGroupStride, shared: sharedUp };
+    up({ part: 'add', outFeatures, outStride, groups: ofOut }, { out });
   }
 
   /** What rows' adapters add to the outputs of their experts, and the biases of these: f32 [rows][topK][outFeatures]. */
-  biasOfExperts(recorder: RankRecorder, { role, rows, adapters }: AdaptedRows, name: string, io: OfExperts): Buffer {
-    const { width, factors, table } = known(this.#matrices.get(name), 'adapted experts');
-    const { x, xStride, inFeatures, outFeatures, experts, ids, bias } = io;
-    const pairs = rows * experts.topK;
-    const floats = (what: string, count: number): Buffer => adapters.scratch.createBuffer(`${role} ${what}`, count * 4);
-    const down = floats('adapters down', pairs * width);
-    const out = floats('adapters bias of experts', pairs * outFeatures);
-    const tensors = { factors, table, row_info: adapters.rowInfo, places: this.places, expert_ids: ids };
-    const shared = { rows, segments: ONE_SEGMENT, modelInFeatures: inFeatures, experts };
-    recorder.dispatch(
-      lowRank,
-      { ...shared, part: 'down', outFeatures: width, xStride, outStride: width },
-      { ...tensors, x, out: down },
-    );
-    recorder.dispatch(
-      lowRank,
-      { ...shared, part: 'bias', outFeatures, xStride: width, outStride: outFeatures, bias: bias !== undefined },
-      { ...tensors, x: down, bias, out },
-    );
+  biasOfExperts(recorder: RankRecorder, buffers: AdaptedRows, name: string, io: OfExperts): Buffer {
+    const own = known(this.#matrices.get(name), 'adapted experts');
+    const { x, xStride, inFeatures: modelInFeatures, outFeatures, experts, ids, bias } = io;
+    const { role, rows, adapters } = buffers;
+    const out = adapters.scratch.createBuffer(`${role} expert biases`, rows * experts.topK * outFeatures * 4);
+    const shared = { segments: ONE_SEGMENT, modelInFeatures, experts };
+    const up = this.#recordDown(recorder, buffers, own, shared, { xStride }, { x, ids }, experts.topK);
+    up({ part: 'bias', outFeatures, outStride: outFeatures, bias: bias !== undefined }, { bias, out });
     return out;
   }
 

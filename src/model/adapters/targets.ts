@@ -12,6 +12,7 @@ import {
   isMatrixSpec,
   type MatrixSpec,
   paddedRows,
+  someRows,
   specRows,
   specsIn,
 } from '../weights/weight_map.js';
@@ -55,42 +56,31 @@ export function packPairs(spec: MatrixSpec, adapters: PairsAt): PackedPairs[] {
  * has A for all, and rows of B_UV of each.
  */
 function packHalves({ inFeatures: latent, packedAs, parts: [part] }: AbsorbedSpec, adapters: PairsAt): PackedPairs[] {
-  const { tensor, firstRow, rows } = known(part, 'rows of kv_b_proj');
+  const { tensor = '', tensorRows, firstRow, rows } = known(part, 'rows of kv_b_proj');
   const [{ name, rows: all, columns: nope }, values] = packedAs;
-  const heads = all / latent;
-  const each = rows / heads;
-  const pairsOf = (made: (pair: LowRankPair) => LowRankPair): PairsAt =>
-    new Map(
-      [...adapters].map(([place, pairs]) => {
-        const pair = pairs.get(tensor!);
-        return [place, new Map(pair && [[tensor!, made(pair)]])];
-      }),
-    );
-  /** Rows [first, end) of b of each head. */
-  const rowsOf = ({ b, rank }: LowRankPair, first: number, end: number): Float32Array => {
-    const out = new Float32Array(heads * (end - first) * rank);
-    for (let head = 0; head < heads; head++) {
-      const from = firstRow + head * each;
-      out.set(b.subarray((from + first) * rank, (from + end) * rank), head * (end - first) * rank);
-    }
-    return out;
-  };
-  const absorbed = pairsOf(({ a, ...pair }) => {
-    const { rank } = pair;
-    const b = rowsOf({ a, ...pair }, 0, nope);
-    return { ...pair, a: transposed(b, heads * nope, rank), b: transposed(a, rank, latent) };
+  const heads = range(0, all / latent);
+  const each = rows / heads.length;
+  const keys = heads.flatMap((head) => range(firstRow + head * each, firstRow + head * each + nope));
+  const absorbed = [...adapters].map(([place, pairs]): [number, Map<string, LowRankPair>] => {
+    const { a, b, rank } = pairs.get(tensor) ?? {};
+    if (!a || !b || !rank) return [place, new Map()];
+    const turned = { a: transposed(b, keys, rank), b: transposed(a, range(0, rank), latent) };
+    return [place, new Map([[tensor, { tensor, rank, ...turned }]])];
   });
-  const up = pairsOf((pair) => ({ ...pair, b: rowsOf(pair, nope, each) }));
+  const parts = heads.map((head) =>
+    someRows(tensor, tensorRows, [firstRow + head * each + nope, firstRow + (head + 1) * each]),
+  );
   return [
-    ...packMatrix({ name, inFeatures: heads * nope, parts: [allRows(tensor!, latent)] }, absorbed),
-    ...packMatrix({ name: values.name, inFeatures: latent, parts: [allRows(tensor!, rows - heads * nope)] }, up),
+    ...packMatrix({ name, inFeatures: keys.length, parts: [allRows(tensor, latent)] }, new Map(absorbed)),
+    ...packMatrix({ name: values.name, inFeatures: latent, parts }, adapters),
   ];
 }
 
-function transposed(of: Float32Array, rows: number, columns: number): Float32Array {
-  const out = new Float32Array(of.length);
-  for (let row = 0; row < rows; row++)
-    for (let column = 0; column < columns; column++) out[column * rows + row] = of[row * columns + column]!;
+/** Some rows of a matrix as columns. */
+function transposed(of: Float32Array, rows: readonly number[], columns: number): Float32Array {
+  const out = new Float32Array(rows.length * columns);
+  for (const [at, row] of rows.entries())
+    for (let column = 0; column < columns; column++) out[column * rows.length + at] = of[row * columns + column]!;
   return out;
 }
 
