@@ -1,3 +1,4 @@
+import { limitError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import segmentsWgsl from '../../lib/segments.wgsl?raw';
@@ -74,13 +75,16 @@ export const lowRank = defineKernel({
     expert_first: 'u32',
     expert_count: 'u32',
   },
-  plan({ part, segments, modelInFeatures, groups, experts, ...problem }: LowRankProblem) {
+  plan({ part, segments, modelInFeatures, groups, experts, ...problem }: LowRankProblem, { limits }) {
     const { rows, outFeatures, xStride, xOffset = 0, outStride, bias = false } = problem;
     const { total, align, first = 0, count = total - first } = segments;
     const { start, end } = segmentRange(modelInFeatures, segments);
     const width = part === 'down' ? end - start : outFeatures;
     const own = groups && !groups.shared;
     const topK = experts?.topK ?? 1;
+    const most = limits.maxComputeWorkgroupsPerDimension;
+    if (rows * topK > most)
+      throw limitError(`low_rank: ${rows} rows of ${topK} experts each exceed ${most} workgroups: use smaller steps`);
     return {
       wgsl: [segmentsWgsl, stepsWgsl, lowRankWgsl],
       constants: {

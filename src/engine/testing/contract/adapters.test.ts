@@ -87,6 +87,18 @@ const recurrentModels = {
 
 const models = { ...contractModels, ...recurrentModels };
 
+const gemma4 = {
+  model_type: 'gemma4_text',
+  hidden_act: undefined,
+  rope_theta: undefined,
+  tie_word_embeddings: undefined,
+  hidden_size_per_layer_input: 0,
+  final_logit_softcapping: 30,
+  head_dim: 16,
+  global_head_dim: 32,
+  sliding_window: 9,
+};
+
 interface MergedCase {
   readonly name: string;
   readonly model: RandomModelOptions;
@@ -217,6 +229,40 @@ const merged: readonly MergedCase[] = [
     weights: 'q8',
     load: { variants: 'hardware' },
   },
+  {
+    name: 'gemma4, inputs for each layer',
+    model: {
+      seed: 50,
+      config: {
+        ...gemma4,
+        num_hidden_layers: 3,
+        hidden_size: 72,
+        layer_types: ['sliding_attention', 'full_attention', 'sliding_attention'],
+        hidden_size_per_layer_input: 64,
+        vocab_size_per_layer_input: 320,
+      },
+    },
+    of: { seed: 18, targets: /layers\.\d+\.(\w+\.\w+_proj|per_layer_\w+)\.weight$/ },
+    scale: 2,
+    load: { variants: 'hardware' },
+  },
+  {
+    name: 'gemma4, experts beside an MLP',
+    model: {
+      seed: 51,
+      config: {
+        ...gemma4,
+        num_hidden_layers: 2,
+        layer_types: ['sliding_attention', 'full_attention'],
+        enable_moe_block: true,
+        num_experts: 4,
+        top_k_experts: 4,
+        moe_intermediate_size: 40,
+      },
+    },
+    of: { seed: 19, targets: /layers\.\d+\.[\w.]+_proj\.weight$/ },
+    scale: 2,
+  },
 ];
 
 describe('an adapter is as good as merged weights', () => {
@@ -232,7 +278,7 @@ describe('an adapter is as good as merged weights', () => {
       try {
         const length = 40;
         const logitsOf = (values: WeightMap): Float64Array[] =>
-          !/^(phi3|starcoder2|gemma3|lfm2|qwen3_5|qwen3_next)/.test(made.config.architecture)
+          !/^(phi3|starcoder2|gemma|lfm2|qwen3_5|qwen3_next)/.test(made.config.architecture)
             ? referenceLogits(made.config, values, somePrompt(length))
             : familyLogits(raw, values, somePrompt(length));
         const expected = logitsOf(mergedWeights(base, own, scale));
