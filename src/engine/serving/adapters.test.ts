@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { testAdapters } from '../../gpu/testing/adapters.js';
+import { drawn } from '../../gpu/testing/draw.js';
 import { writeSafetensors } from '../../loader/testing/write_safetensors.js';
 import { modelToGguf } from '../../model/testing/gguf/model.js';
 import { findLlamaCpp, llamaCppLogits } from '../../model/testing/llama_cpp.js';
@@ -78,14 +79,17 @@ describe('requests of different adapters', () => {
   ];
   // Lone rows of GPUs have kernels of their own, which leave what adapters add to.
   const gpu = { variants: 'hardware' } as const;
-  test.each<{ of?: RandomModelOptions; some?: RegExp; plan?: LoadOptions }>([
-    {},
-    { plan: { plan: 'tp', ranks: 2 } },
-    { plan: { plan: 'adp', ranks: 2 } },
+  const lone = [
     { of: { seed: 52, config: { model_type: 'minicpm3' } }, some: /q_b_proj\.weight$/, plan: gpu },
     { of: { seed: 53, config: { model_type: 'deepseek_v2', n_routed_experts: null } }, some: /kv_b_proj/, plan: gpu },
     { of: { seed: 55, config: { model_type: 'deepseek_v3' } }, some: /shared_experts\.\w+_proj/, plan: gpu },
     { of: { seed: 54, config: lfm2 }, some: /conv\.in_proj\.weight$/, plan: gpu },
+  ];
+  test.each<{ of?: RandomModelOptions; some?: RegExp; plan?: LoadOptions }>([
+    {},
+    { plan: { plan: 'tp', ranks: 2 } },
+    { plan: { plan: 'adp', ranks: 2 } },
+    ...drawn(lone, 1, 'lone adapters'),
   ])(
     'alone and together, preempted too: the same; none: as without any (%o)',
     { timeout: 300_000 },
