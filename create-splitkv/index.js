@@ -17,7 +17,7 @@ const TEMPLATES = {
   next: 'a Next.js app with a chat',
   vue: 'a Vue app with a chat, built by Vite',
   svelte: 'a Svelte app with a chat, built by Vite',
-  extension: "a browser extension: ask about the page in Chrome's side panel",
+  extension: 'a browser extension: popup, side panel and pages share one model',
   'node-server': "a server with OpenAI's API and a page that streams from it",
   rag: 'a page that answers from your documents and cites them',
   ranks: 'a page that runs one model on two devices, and says whether that helps',

@@ -96,8 +96,10 @@ export interface ChatProperties {
   virtual: boolean;
   /** Each rank in a worker of its own: a Web Worker in a page, a worker_thread in Node; default off. */
   workers: boolean;
-  /** All pages of an origin that load the same model with the same options use one. */
+  /** All pages of an origin that load the same model with the same options use one; default off. */
   share: boolean;
+  /** Frees a shared model after so many seconds without a question; default never. */
+  idle: number | undefined;
   /**
    * A cluster whose ranks on other machines, or in tabs; a text is the attribute, an object may have a token, which
    * markup never shows.

@@ -189,10 +189,15 @@ export interface LoadOptions {
    */
   readonly workers?: boolean | undefined;
   /**
-   * All pages of an origin that load the same model with the same options use one: a tab has it, others ask that tab.
-   * Where the tab closes, another takes over, and answers go on. Default: false.
+   * All pages of an origin that load the same model with the same options use one. A worker of all tabs has it, or one
+   * tab; where that closes, another takes over, and answers go on. Default: false.
    */
   readonly share?: boolean | undefined;
+  /**
+   * Frees a shared model after so many seconds without a question. A number above 0 and at most 1048576. The next
+   * question loads it again. Default: never.
+   */
+  readonly idle?: number | undefined;
   /**
    * A cluster whose ranks on other machines, or in tabs (`openPeers`), run the model: `ranks` are their names, or how
    * many. A model in a folder must be in theirs (`--models`), under the same name, or in the cluster itself (`splitkv

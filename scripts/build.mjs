@@ -55,6 +55,8 @@ const library = {
   // Forms': src/grammar/threads/node_form_port.ts and form_script_published.ts look for them in the same way.
   'splitkv-form_worker': join(root, 'src/grammar/threads/form_worker.ts'),
   'splitkv-node_form_worker': join(root, 'src/grammar/threads/node_form_worker.ts'),
+  // share_script_published.ts of src/engine/faces/share does so, too.
+  'splitkv-share_worker': join(root, 'src/app/share_worker.ts'),
 };
 // Plans without a GPU: by itself, as few pages need it.
 const planning = { 'splitkv-planning': join(root, 'src/planning/index.ts') };

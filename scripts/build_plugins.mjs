@@ -47,7 +47,7 @@ export const withoutNode = () => ({
 });
 
 /**
- * Vite plugin for the library: it starts ranks and forms as their *_script_published.ts do. Side by side the workers are entries of it, so
+ * Vite plugin for the library: it starts ranks, forms and the worker of all tabs as their *_script_published.ts do. Side by side the workers are entries of it, so
  * that page and worker share their files.
  * @param codes each worker as one script, by the file that holds it as text
  */
@@ -55,7 +55,7 @@ export const publishedWorkers = (codes) => ({
   name: 'splitkv-worker',
   enforce: 'pre',
   resolveId: {
-    filter: { id: /^\.\/(rank|form)_script\.js$/ },
+    filter: { id: /^\.\/(rank|form|share)_script\.js$/ },
     handler(id, importer) {
       return this.resolve(id.replace('_script', '_script_published'), importer);
     },

@@ -6,6 +6,13 @@ import type { App } from './apps.js';
 import { packPackage, type Ran, run, serve } from './run_app.js';
 
 const PAGE_MS = 120_000;
+/** What extensions' pages have; of it what is used here. */
+declare const chrome: {
+  readonly runtime: { getContexts(filter: { contextTypes: string[] }): Promise<unknown[]> };
+  readonly tabs: { query(filter: object): Promise<{ readonly id: number }[]> };
+  readonly scripting: { executeScript(options: object): Promise<unknown> };
+};
+
 const MODEL = '/models/tiny-gqa/';
 const QUESTION = 'Where was the lion?';
 
@@ -27,7 +34,15 @@ export const TEMPLATES: Readonly<Record<string, Template>> = {
   vue: built,
   svelte: built,
   next: { serve: { command: 'next start --hostname 127.0.0.1 --port' }, public: 'public' },
-  extension: { serve: { extension: 'extension' }, public: 'extension', model: 'models/tiny-gqa/' },
+  extension: {
+    serve: { extension: 'extension' },
+    public: 'extension',
+    model: 'models/tiny-gqa/',
+    ask: async (page) => {
+      await chat(page);
+      await clients(page);
+    },
+  },
   'node-server': {
     serve: { command: 'node start_at.js' },
     public: '.',
@@ -90,6 +105,38 @@ async function chat(page: Page): Promise<void> {
     throw new Error(`the chat is ${box?.width} by ${box?.height} pixels`);
 }
 
+/** The extension's other pages, once its panel has a model: all ask that one, and it stays when the panel closes. */
+async function clients(panel: Page): Promise<void> {
+  const context = panel.context();
+  const popup = await context.newPage();
+  await popup.goto(panel.url().replace('panel.html', 'popup.html'));
+  await popup.waitForFunction(
+    async () => (await chrome.runtime.getContexts({ contextTypes: ['OFFSCREEN_DOCUMENT'] })).length === 1,
+  );
+  await panel.close();
+  const site = 'http://page.invalid/';
+  await context.route(site, (route) =>
+    route.fulfill({ contentType: 'text/html', body: '<p>the lion was in the garden .</p>' }),
+  );
+  const page = await context.newPage();
+  await page.goto(site);
+  await page.evaluate(() => getSelection()!.selectAllChildren(document.body));
+  await page.bringToFront();
+  await popup.evaluate(() => document.querySelector<HTMLButtonElement>('#sum')!.click());
+  await words(popup, '#answer');
+  await popup.evaluate(async () => {
+    const [tab] = await chrome.tabs.query({ active: true, currentWindow: true });
+    await chrome.scripting.executeScript({ target: { tabId: tab!.id }, files: ['content.js'] });
+  });
+  await page.locator('splitkv-box[data-done]').waitFor({ timeout: PAGE_MS });
+  await words(page, 'splitkv-box');
+  const models = await popup.evaluate(async () => {
+    const { held = [] } = await navigator.locks.query();
+    return held.filter(({ name }) => name!.startsWith('splitkv-share')).length;
+  });
+  if (models !== 1) throw new Error(`the extension's pages have ${models} models, not 1`);
+}
+
 export interface Tarballs {
   readonly splitkv: string;
   readonly create: string;
@@ -114,6 +161,12 @@ export async function runTemplate(name: string, { splitkv, create }: Tarballs, b
   if (name === 'rag') {
     const main = join(folder, 'src/main.ts');
     writeFileSync(main, readFileSync(main, 'utf8').replace('BAAI/bge-small-en-v1.5', MODEL));
+  }
+  if (name === 'extension') {
+    // Nobody clicks on an icon, which gives the right to the page.
+    const manifest = join(folder, 'extension/manifest.json');
+    const given = JSON.parse(readFileSync(manifest, 'utf8')) as object;
+    writeFileSync(manifest, JSON.stringify({ ...given, host_permissions: ['http://page.invalid/*'] }));
   }
   const { name: called, scripts } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as {
     name: string;

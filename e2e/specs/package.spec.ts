@@ -37,6 +37,8 @@ const CLUSTER = 'splitkv-cluster_ranks.js';
 const PEERS = 'splitkv-peers.js';
 /** Models that the cluster's server keeps: NATS's clients of JetStream and of its buckets. */
 const STORE = 'splitkv-model_store.js';
+/** The worker that all tabs share: a few lines over what pages have. */
+const SHARE_WORKER = 'splitkv-share_worker.js';
 const ON_DEMAND = /import\(["'`]\.\/([\w.-]+\.js)["'`]\)/g;
 
 /** The files of dist/ that these import, and those import; on demand, too, but for Node's. @param but files that aren't followed */
@@ -126,6 +128,9 @@ test('what few pages need is loaded on demand, and the element is small', () => 
     expect(first).not.toContain(`splitkv-${name}.js`);
     expect(all).toContain(`splitkv-${name}.js`);
   }
+  const inWorker = [...reached([SHARE_WORKER], [STATIC])];
+  expect(inWorker.filter((file) => !all.has(file))).toEqual([SHARE_WORKER]);
+  expect(gzipped([SHARE_WORKER]) / 1000).toBeLessThan(0.5);
   // Since it was 240: models by Hub names, the cache's integrity and its list, the options' schemas; then kernels for GPUs,
   // and 282: tuning, sampling by bins, prompts in f16 and bytes; and 298: what a model's files may ask for is bounded, a lone row's
   // kernels; 314: experts' kernels, more models and types of GGUF files; 320: recurrent layers; 330: answers of a given form;
@@ -137,8 +142,8 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   // 428: encoders, what their files say of embedding and ranking; Gemma 4; texts with a gap; 447: encoders of pictures, drafts;
   // 459: low-rank adapters, of two kinds of files; 466: keys and values that outlive the ranks;
   // 471: a model that tabs share; 481: codebooks of GGUF's types; 489: pictures of any size, rows with three positions;
-  // 497: the head of a model that proposes tokens itself, and LFM2-VL's and Gemma 4's pictures.
-  expect(gzipped(all) / 1000).toBeLessThan(506);
+  // 497: the head of a model that proposes tokens itself, and LFM2-VL's and Gemma 4's pictures; 506: a worker of all tabs.
+  expect(gzipped(all) / 1000).toBeLessThan(508);
   const chat = [...reached(['splitkv-chat.js', 'splitkv-react_chat.js'], [STATIC])].filter((file) => !all.has(file));
   // The page of the command line has the small parts, too.
   expect(chat.toSorted()).toEqual([
@@ -192,7 +197,18 @@ test('what few pages need is loaded on demand, and the element is small', () => 
     (file) => !all.has(file) && !cluster.includes(file) && file !== WORKER_TEXT && !GRAMMARS.includes(file),
   );
   expect(planned.toSorted()).toEqual(['splitkv-planning.js', 'splitkv-read_shape.js']);
-  const own = new Set([...all, ...cluster, ...chat, ...more, ...allOfFaces, ...planned, ...stores, 'splitkv-react.js']);
+  // What starts the worker of all tabs names it by its own address.
+  const own = new Set([
+    ...all,
+    SHARE_WORKER,
+    ...cluster,
+    ...chat,
+    ...more,
+    ...allOfFaces,
+    ...planned,
+    ...stores,
+    'splitkv-react.js',
+  ]);
   const rest = readdirSync('dist').filter((file) => file.endsWith('.js') && !own.has(file));
   rest.splice(rest.indexOf(WORKER_TEXT), 1);
   for (const file of GRAMMARS) rest.splice(rest.indexOf(file), 1);

@@ -1,5 +1,6 @@
 import { type BrowserContext, expect, type Page, test } from '@playwright/test';
 import { QUESTIONS, STORY } from '../../models/example.js';
+import { renderSVG } from 'uqr';
 import type { LoadOptions, Model, PeerAsks, Peers } from '../../src/index.js';
 import { checkAccessibility } from '../support/accessibility.js';
 import { serveSite, type StaticSite } from '../support/static_site.js';
@@ -183,6 +184,12 @@ test('another browser, by a text that is copied; what is denied, and what is no 
     await page.getByLabel('Its answer').fill(await tab.locator('#answer').innerText());
   };
   const first = await follow(elsewhere, await link(), 'wrong');
+  // The same link as a QR code.
+  await page.getByText('The link as a QR code').click();
+  await expect(page.getByRole('img', { name: 'QR code of the link' })).toBeVisible();
+  const { href } = new URL((await page.locator('#invitation-link').getAttribute('href'))!, page.url());
+  const [, drawn] = / d="([^"]*)"/.exec(renderSVG(href))!;
+  expect(await page.locator('#invitation-code path').getAttribute('d')).toBe(drawn);
   await page.getByLabel('Its answer').fill('nothing');
   await expect(status).toHaveText('this is not an answer to an invitation, or not all of it: copy the whole text.');
   await answer(first);

@@ -1,4 +1,4 @@
-import { expect, type Page, test } from '@playwright/test';
+import { type BrowserContext, expect, type Page, test } from '@playwright/test';
 import { QUESTIONS } from '../../models/example.js';
 import type { Model } from '../../src/index.js';
 import { chatOf, chatPage } from '../support/chat_page.js';
@@ -14,6 +14,8 @@ declare global {
     /** GPU devices of this page that are in use. */
     devices: number;
     answers: { text: string; done: string }[];
+    /** Hosts that said that they load. */
+    hosts: number;
   }
 }
 
@@ -64,31 +66,106 @@ const devices = (page: Page): Promise<number> => page.evaluate(() => window.devi
 const inAll = async <T>(pages: readonly Page[], of: (page: Page, at: number) => Promise<T>): Promise<T[]> =>
   Promise.all(pages.map(of));
 
-test('tabs share one model, and its tab closes again and again while they are answered', async ({ context }) => {
-  test.setTimeout(all ? 3_600_000 : 600_000);
-  const downloads: string[] = [];
-  const site = await serveSite(
-    { 'plain.html': '<!doctype html><meta charset="utf-8"><title>plain</title>' },
-    {
-      before: (request) => {
-        if (request.url!.endsWith('.safetensors')) downloads.push(request.headers.range ?? 'all');
-        return false;
-      },
-    },
-  );
-  const url = `${site.url}plain.html`;
+const PLAIN = { 'plain.html': '<!doctype html><meta charset="utf-8"><title>plain</title>' };
 
+/** Answers of a model of its own. */
+async function answersAlone(context: BrowserContext, url: string, number: number): Promise<readonly unknown[]> {
   const alone = await context.newPage();
   await open(alone, url, false);
-  const ofOne = await devices(alone);
-  expect(ofOne).toBe(1);
-  const expected: { text: string; done: string }[] = [];
-  for (let seed = 0; seed < TABS; seed++) await ask(alone, seed);
-  for (let seed = 0; seed < TABS; seed++) {
+  expect(await devices(alone)).toBe(1);
+  const expected: unknown[] = [];
+  for (let seed = 0; seed < number; seed++) await ask(alone, seed);
+  for (let seed = 0; seed < number; seed++) {
     await expect.poll(async () => (await texts(alone, seed)).done).toMatch(/^\d+ /);
     expected.push(await texts(alone, seed));
   }
   await alone.close();
+  return expected;
+}
+
+/** Until an answer is being written there. */
+const isWritten = (page: Page, number: number): Promise<unknown> =>
+  page.waitForFunction(
+    (number) => window.answers[number]!.text.length > 20 && window.answers[number]!.done === '',
+    number,
+    { polling: 20 },
+  );
+
+/** Until it has this answer. */
+async function hasAnswered(page: Page, number: number, expected: unknown, when: string): Promise<void> {
+  await expect.poll(async () => (await texts(page, number)).done, { timeout: 300_000 }).not.toBe('');
+  expect(await texts(page, number), when).toEqual(expected);
+}
+
+test('ten tabs share the model of a worker: who closes interrupts nobody, and where it dies a tab takes over', async ({
+  context,
+}) => {
+  test.setTimeout(600_000);
+  const site = await serveSite(PLAIN);
+  const url = `${site.url}plain.html`;
+  const expected = await answersAlone(context, url, 10);
+  const pages = await Promise.all(Array.from({ length: 10 }, () => context.newPage()));
+  await inAll(pages, (page) => open(page, url, true));
+  const session = await context.browser()!.newBrowserCDPSession();
+  const workers = async () =>
+    (await session.send('Target.getTargets')).targetInfos.filter(
+      (target) => target.type === 'shared_worker' && target.url.startsWith(site.url),
+    );
+  expect(await workers()).toHaveLength(1);
+  const last = pages[9]!;
+  await last.evaluate(async () => {
+    window.hosts = 0;
+    const { held = [] } = await navigator.locks.query();
+    const { name } = held.find((lock) => lock.name!.startsWith('splitkv-share'))!;
+    new BroadcastChannel(`${name} all`).onmessage = ({ data }) =>
+      (window.hosts += Number((data as { type: string }).type === 'here'));
+  });
+  const ofAll = async (pages: readonly Page[]): Promise<number> =>
+    (await inAll(pages, devices)).reduce((sum, count) => sum + count);
+
+  // All at once; then with tabs that close meanwhile.
+  await inAll(pages, ask);
+  await inAll(pages, (page, at) => hasAnswered(page, 0, expected[at], `tab ${at}`));
+  await inAll(pages, ask);
+  await Promise.any(pages.map((page) => isWritten(page, 1)));
+  await inAll(pages.slice(0, 6), (page) => page.close());
+  const left = pages.slice(6);
+  await inAll(left, (page, at) => hasAnswered(page, 1, expected[6 + at], `tab ${6 + at} after others closed`));
+  expect(await last.evaluate(() => window.hosts)).toBe(0);
+  expect(await ofAll(left)).toBe(0);
+
+  await inAll(left, (page, at) => ask(page, 6 + at));
+  await Promise.any(left.map((page) => isWritten(page, 2)));
+  const { targetId } = (await workers())[0]!;
+  await session.send('Target.closeTarget', { targetId });
+  await inAll(left, (page, at) => hasAnswered(page, 2, expected[6 + at], `tab ${6 + at} without the worker`));
+  expect(await last.evaluate(() => window.hosts)).toBe(1);
+  expect(await ofAll(left)).toBe(1);
+  await inAll(left, (page) => page.evaluate(() => window.model.dispose()));
+  await expect.poll(() => ofAll(left)).toBe(0);
+
+  // The next one has it in a worker again.
+  await last.reload();
+  await open(last, url, true);
+  await ask(last, 3);
+  await hasAnswered(last, 0, expected[3], 'a worker again');
+  expect(await devices(last)).toBe(0);
+  site.close();
+});
+
+test('without a worker a tab has it, and closes again and again while others are answered', async ({ context }) => {
+  test.setTimeout(all ? 3_600_000 : 600_000);
+  const downloads: string[] = [];
+  const site = await serveSite(PLAIN, {
+    before: (request, response) => {
+      if (request.url!.endsWith('.safetensors')) downloads.push(request.headers.range ?? 'all');
+      const isWorker = request.url!.endsWith('/splitkv-share_worker.js');
+      if (isWorker) response.writeHead(404).end();
+      return isWorker;
+    },
+  });
+  const url = `${site.url}plain.html`;
+  const expected = await answersAlone(context, url, TABS);
   downloads.length = 0;
 
   let pages: readonly Page[] = await Promise.all(Array.from({ length: TABS }, () => context.newPage()));
@@ -101,18 +178,11 @@ test('tabs share one model, and its tab closes again and again while they are an
     const host = pages[counts.indexOf(1)]!;
     // An answer is being written in another tab; others are, too, or wait.
     const others = pages.filter((page) => page !== host);
-    const isWritten = (page: Page): Promise<unknown> =>
-      page.waitForFunction(
-        (number) => window.answers[number]!.text.length > 20 && window.answers[number]!.done === '',
-        numbers[pages.indexOf(page)]!,
-        { polling: 20 },
-      );
-    await Promise.any(others.map(isWritten));
+    await Promise.any(others.map((page) => isWritten(page, numbers[pages.indexOf(page)]!)));
     await host.close();
-    await inAll(others, async (page) => {
+    await inAll(others, (page) => {
       const at = pages.indexOf(page);
-      await expect.poll(async () => (await texts(page, numbers[at]!)).done, { timeout: 300_000 }).not.toBe('');
-      expect(await texts(page, numbers[at]!), `tab ${at} after ${kill + 1} hosts`).toEqual(expected[at]);
+      return hasAnswered(page, numbers[at]!, expected[at], `tab ${at} after ${kill + 1} hosts`);
     });
     // Another visitor, in its place.
     const next = await context.newPage();
@@ -130,7 +200,7 @@ test('tabs share one model, and its tab closes again and again while they are an
   site.close();
 });
 
-test('two chats with share have one model', async ({ context }) => {
+test('two chats with share have one model, of a worker', async ({ context }) => {
   const site = await serveSite({
     'chat.html': chatPage('share autostart').replace('lib/', '/lib/').replace('"models/', '"/models/'),
   });
@@ -144,10 +214,9 @@ test('two chats with share have one model', async ({ context }) => {
     await ask(question);
     await expect(answers.last()).toContainText(answer);
   });
-  const both = await inAll(pages, devices);
-  expect(both.toSorted((a, b) => a - b)).toEqual([0, 1]);
-  await pages[both.indexOf(1)]!.close();
-  const { ask, answers } = chatOf(pages[both.indexOf(0)]!);
+  expect(await inAll(pages, devices)).toEqual([0, 0]);
+  await pages[0]!.close();
+  const { ask, answers } = chatOf(pages[1]!);
   await ask(QUESTIONS[1].question);
   await expect(answers).toHaveCount(2);
   await expect(answers.last()).toContainText(QUESTIONS[1].answer);

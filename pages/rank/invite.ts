@@ -9,6 +9,7 @@ const button = element('invite', HTMLButtonElement);
 const status = element('peers-status', HTMLParagraphElement);
 const part = element('invitation', HTMLDivElement);
 const link = element('invitation-link', HTMLAnchorElement);
+const code = element('invitation-code', HTMLDivElement);
 const answer = element('peer-answer', HTMLTextAreaElement);
 const codePart = element('code-part', HTMLDivElement);
 const mixed = element('mixed', HTMLInputElement);
@@ -26,6 +27,8 @@ export function inviteTabs(open: (ranks: Pick<LoadOptions, 'cluster' | 'ranks'>)
       peers ??= openPeers({ confirm: (asks) => askCode(codePart, asks) });
       invitation = await (await peers).invite();
       link.href = new URL(`rank.html#peer=${invitation.text}`, document.baseURI).href;
+      const { renderSVG } = await import('uqr');
+      code.innerHTML = renderSVG(link.href);
       answer.value = '';
       part.hidden = false;
       say('It is for one tab: open its link there, and keep both open.');

@@ -1,6 +1,7 @@
 /**
  * Room: pages and the element. `chat` is `<splitkv-chat>`, `react` its component, `ranks` and `tools` the demo pages,
- * `rank` the page that joins a cluster, `shared` what they have in common. This file is the page that `--host chrome` drives; read chat/element.ts next.
+ * `rank` the page that joins a cluster, `shared` what they have in common, share_worker.ts the worker that tabs share. This file is the
+ * page that `--host chrome` drives; read chat/element.ts next.
  */
 
 /** The page that `splitkv ... --host chrome` runs models in: the library behind the calls of `HostPage`. */

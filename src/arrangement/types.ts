@@ -26,6 +26,14 @@ export interface HeadCosts {
   readonly memoryBytes?: readonly number[];
 }
 
+export const HEAD_COSTS = [
+  'secondsPerEntry',
+  'secondsPerHead',
+  'bytesPerHead',
+  'bytesPerEntry',
+  'memoryBytes',
+] as const satisfies readonly (keyof HeadCosts)[];
+
 /** What to arrange, and within which limits. */
 export interface ArrangementProblem {
   /** [layer][head]: what a head costs the rank that serves all its requests, in any unit; 0 or more. */

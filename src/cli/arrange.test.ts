@@ -158,3 +158,36 @@ describe('bad usage', () => {
     expect(code).toBe(2);
   });
 });
+
+describe('--costs', () => {
+  const measured = (head_costs: unknown): string => file('plan.json', { model: 'test-model', head_costs });
+  const seconds_per_head = [1e-7, 1e-7, 1e-7, 1e-7];
+
+  test('the least latency: a rank that is three times as fast has most', async () => {
+    const costs = measured({ seconds_per_entry: [1e-7, 3e-7, 3e-7, 3e-7], seconds_per_head });
+    const { placement, makespan } = await document('--costs', costs, '--batch', '8');
+    const held = (rank: number): number =>
+      placement.flat().reduce((sum, copies) => sum + (copies.find((copy) => copy.rank === rank)?.share ?? 0), 0);
+    expect(held(0)).toBeGreaterThan(1.5 * Math.max(held(1), held(2), held(3)));
+    // Seconds, of all layers.
+    expect(makespan).toBeLessThan(1);
+    expect(await run(...common, '--costs', costs, '--batch', '8')).toMatch(/static +[\d.]+ ms/);
+  });
+
+  test.each([
+    ['no document of plan', { layers: [] }],
+    ['nothing in it', {}],
+    ['a number for a list', { seconds_per_entry: 1, seconds_per_head }],
+    ['no JSON', undefined],
+  ])('%s is refused', async (_name, costs) => {
+    const given = costs ? measured(costs) : file('plan.json', 'hello');
+    await expect(run(...common, '--costs', given)).rejects.toThrow(/isn't what `splitkv plan MODEL/);
+  });
+
+  test('of another number of ranks', async () => {
+    const costs = measured({ seconds_per_entry: [1e-7], seconds_per_head });
+    await expect(run(...common, '--costs', costs)).rejects.toThrow(
+      /secondsPerEntry has 1 numbers; expected one per rank, 4/,
+    );
+  });
+});

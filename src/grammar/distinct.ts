@@ -27,19 +27,20 @@ const NOTHING: Reading = { lists: [], depth: 0, open: undefined, list: undefined
 
 /** The lists that an answer is in, of which no two items may have the same string. */
 export class Distinct {
-  #at = NOTHING;
+  /** Where the answer is. */
+  at = NOTHING;
 
   constructor(private readonly form: ReadyForm) {}
 
   /** One symbol more, behind a state. @returns false: it makes a string that was there before */
   take(state: State, symbol: number): boolean {
-    const next = this.#behind(this.#at, state, symbol);
-    if (next) this.#at = next;
+    const next = this.#behind(this.at, state, symbol);
+    if (next) this.at = next;
     return next !== undefined;
   }
 
   clear(): void {
-    this.#at = NOTHING;
+    this /** Where the answer is. */.at = NOTHING;
   }
 
   #behind(at: Reading, state: State, symbol: number): Reading | undefined {
@@ -83,7 +84,7 @@ export class Distinct {
     quoted: ReadonlyMap<number, number>,
   ): NextTokens {
     // A token alone can have two strings.
-    const least = this.#at.lists.length > 0 ? 1 : this.#at.open === undefined ? 4 : 3;
+    const least = this.at.lists.length > 0 ? 1 : this.at.open === undefined ? 4 : 3;
     let allowed: Uint32Array | undefined;
     for (const [id, quotes] of quoted) {
       if (quotes < least || !((next.allowed[id >>> 5]! >>> (id & 31)) & 1) || !this.#repeats(state, symbolsOf(id)))
@@ -98,7 +99,7 @@ export class Distinct {
   }
 
   #repeats(from: State, symbols: ArrayLike<number>): boolean {
-    let at: Reading | undefined = this.#at;
+    let at: Reading | undefined = this.at;
     let state: State | null = from;
     for (let i = 0; state && i < symbols.length; i++) {
       at = this.#behind(at, state, symbols[i]!);

@@ -1,4 +1,4 @@
-import { internalError, unsupportedError, usageError } from '../base/errors.js';
+import { internalError, SplitkvError, unsupportedError, usageError } from '../base/errors.js';
 import { listIn, valueIn } from '../base/lists.js';
 import type { AnswerFrame } from './answer_frame.js';
 import { Distinct } from './distinct.js';
@@ -248,6 +248,30 @@ export class FormPlace<F extends ReadyForm> {
 
   /** @throws SplitkvError `internal` for a token that isn't allowed, `usage` where too many ways of reading the text go on */
   accept(token: number): void {
+    this.#take(token);
+  }
+
+  /** What may follow each of the tokens that may come next, as far as they are allowed and it is known. The place stays. */
+  ahead(tokens: readonly number[]): readonly Uint32Array[] {
+    const [state, at] = [this.#state, this.#distinct?.at];
+    const found: Uint32Array[] = [];
+    try {
+      for (const token of tokens) {
+        this.#take(token);
+        const behind = this.own(this.state?.told);
+        if (!behind) break;
+        found.push(behind.allowed);
+      }
+    } catch (error) {
+      // It isn't allowed, or may be read in too many ways.
+      if (!(error instanceof SplitkvError)) throw error;
+    }
+    this.#state = state;
+    if (this.#distinct && at) this.#distinct.at = at;
+    return found;
+  }
+
+  #take(token: number): void {
     const { matcher, vocabulary } = this.form;
     let state: State | null | undefined = this.#state;
     matcher.begin(MAX_FOLLOWED);

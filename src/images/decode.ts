@@ -1,4 +1,5 @@
 import { formatError, messageOf, unsupportedError, usageError } from '../base/errors.js';
+import { baseAddress } from '../base/platform.js';
 import { checkPixels, readHeader } from './header.js';
 import type { Picture } from './picture.js';
 
@@ -66,7 +67,7 @@ async function bytesOf(source: ImageSource): Promise<Uint8Array<ArrayBuffer>> {
 async function fromUrl(url: string): Promise<Uint8Array<ArrayBuffer>> {
   if (url.startsWith('data:')) return dataUrlBytes(url);
   const { location } = globalThis as { location?: Location };
-  const own = location && URL.canParse(url, location.href) && new URL(url, location.href);
+  const own = location && URL.canParse(url, baseAddress()) && new URL(url, baseAddress());
   const isOwn = own && (own.protocol === 'blob:' || own.origin === location.origin);
   if (!isOwn) {
     throw usageError(

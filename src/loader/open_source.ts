@@ -1,4 +1,5 @@
 import { ioError, SplitkvError, usageError } from '../base/errors.js';
+import { baseAddress, isNode } from '../base/platform.js';
 import type { CachedModel } from './cache/cache_list.js';
 import type { CacheOptions } from './cache/cached_source.js';
 import type { CacheDirectory } from './cache/opfs.js';
@@ -114,12 +115,9 @@ function urlSource(url: URL, open: (folder: URL) => Source): Source {
 /** The URL that the text is, or that it means on this page; undefined for a path. A drive letter is no scheme. */
 function absoluteUrl(where: string): URL | undefined {
   if (/^[a-z][a-z0-9+.-]+:\/\//i.test(where)) return URL.canParse(where) ? new URL(where) : undefined;
-  // Of the document, otherwise of the worker.
-  const page = globalThis.document?.baseURI ?? globalThis.location?.href;
+  const page = baseAddress();
   return page === undefined ? undefined : new URL(where, page);
 }
-
-const isNode = (): boolean => globalThis.process?.versions?.node !== undefined;
 
 // What comes with the first model that is loaded over the network, or the first question about those that are kept.
 

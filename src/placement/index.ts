@@ -11,6 +11,7 @@ export { layerExchanges, mlpKind, stepExchanges } from './cost/exchanges.js';
 export * from './cost/measure.js';
 export { generatedRows, type ModelWork, promptRows, stageSteps } from './cost/step_rows.js';
 export { arrangedPlan } from './make/arranged_plan.js';
+export { bySpeed } from './make/by_speed.js';
 export { type AskedPlan, type Degrees, planOfDegrees } from './make/degrees.js';
 export { expectedEntries, LANE_ENTRIES, lanesThatPay } from './make/lane_sharing.js';
 export { makePlan, type PlanOptions, stageCounts } from './make/make_plan.js';

@@ -7,6 +7,7 @@ import { type AdapterMeasure, type MachineMeasure, type RowsMeasure, linearSecon
 import { type StepTime, generatedStep, promptTime } from './cost/step_time.js';
 import type { ModelWork } from './cost/step_rows.js';
 import { nth, range, sum } from '../base/lists.js';
+import { bySpeed } from './make/by_speed.js';
 import { type PlanOptions, makePlan } from './make/make_plan.js';
 import { type LayerSizes, type MemoryOptions, type RankMemory, checkMemory, layerBytes, planMemory } from './memory.js';
 import { type Plan, type Stage, defaultPromptChunk, pipelineDepth } from './plan.js';
@@ -34,6 +35,8 @@ export interface Workload extends Omit<
   readonly kept?: readonly (readonly number[])[] | undefined;
   /** The plan that arranges heads by what they keep, for what they cost the machine's first ranks; undefined: none that is another. */
   readonly arranged?: ((worldSize: number, costs: HeadCosts) => Plan | undefined) | undefined;
+  /** Why a plan doesn't go with what is asked for, if it doesn't. */
+  readonly misfit?: (plan: Plan) => string | undefined;
 }
 
 const DEFAULT_NEW_TOKENS = 128;
@@ -88,7 +91,8 @@ export function predictPlan(plan: Plan, work: ModelWork, machine: MachineMeasure
   const prompt = promptTime(plan, work, machine, promptLength, promptChunk);
   const prompts = batch === 1 ? prompt : promptTime(plan, work, machine, promptLength, promptChunk, batch);
   const budgets = machine.ranks.map(({ budgetBytes }) => budgetBytes);
-  const refused = refusal('limit', () => checkMemory(plan, work.sizes, memoryOptions, budgets));
+  const refused =
+    workload.misfit?.(plan) ?? refusal('limit', () => checkMemory(plan, work.sizes, memoryOptions, budgets));
   return {
     plan,
     tokensPerSecond: batch / decode.seconds,
@@ -107,6 +111,7 @@ export function predictPlan(plan: Plan, work: ModelWork, machine: MachineMeasure
  */
 export function predictPlans(work: ModelWork, machine: MachineMeasure, workload: Workload): PlanCandidate[] {
   checkMachine(machine, work, machine.ranks.length);
+  const speeds = speedsOf(work, machine, workload);
   const candidates: PlanCandidate[] = [];
   for (const worldSize of range(1, machine.ranks.length + 1)) {
     const seen = new Set<string>();
@@ -128,10 +133,8 @@ export function predictPlans(work: ModelWork, machine: MachineMeasure, workload:
       if (seen.has(form)) continue;
       seen.add(form);
       // A root has as many sequences as its other work leaves it time for.
-      const tried = withRootShares(plan).map((one) => predictPlan(one, work, machine, workload));
-      const fits = tried.filter(({ refused }) => refused === undefined);
-      const best = (fits.length > 0 ? fits : tried).reduce((a, b) => (b.requestSeconds < a.requestSeconds ? b : a));
-      candidates.push({ policy, worldSize, ...best });
+      const tried = [...withRootShares(plan), ...bySpeed(plan, work.shape, speeds)];
+      candidates.push({ policy, worldSize, ...soonest(tried, work, machine, workload) });
     }
     const arranged = worldSize > 1 && workload.arranged?.(worldSize, headCosts(work, machine, worldSize, workload));
     if (!arranged) continue;
@@ -144,6 +147,37 @@ export function predictPlans(work: ModelWork, machine: MachineMeasure, workload:
     });
   }
   return candidates;
+}
+
+/** Of plans the one that fits and answers a request soonest; of those that don't fit, where none does. */
+export function soonest(
+  plans: readonly Plan[],
+  work: ModelWork,
+  machine: MachineMeasure,
+  workload: Workload,
+): PlanPrediction {
+  const tried = plans.map((plan) => predictPlan(plan, work, machine, workload));
+  const fits = tried.filter(({ refused }) => refused === undefined);
+  return (fits.length > 0 ? fits : tried).reduce((a, b) => (b.requestSeconds < a.requestSeconds ? b : a));
+}
+
+/** What each of the machine's ranks does by itself. */
+export const predictAlone = (work: ModelWork, machine: MachineMeasure, workload: Workload): PlanPrediction[] => {
+  const single = makePlan('single', 1, work.shape);
+  return machine.ranks.map((_, rank) => predictPlan(single, work, reorder(machine, [rank]), workload));
+};
+
+/** How fast ranks are (`bySpeed`): by the requests that each answers alone in a second. */
+export const speedsOf = (work: ModelWork, machine: MachineMeasure, workload: Workload): number[] =>
+  predictAlone(work, machine, workload).map(({ requestSeconds }) => 1 / requestSeconds);
+
+/** The machine with only these ranks, in this order. */
+export function reorder({ ranks, links, ...rest }: MachineMeasure, order: readonly number[]): MachineMeasure {
+  return {
+    ...rest,
+    ranks: order.map((rank) => nth(ranks, rank)),
+    links: order.map((to) => order.map((from) => nth(links, to)[from])),
+  };
 }
 
 /** A pipeline's stages take turns, so it is memory that they balance. */

@@ -479,7 +479,7 @@ export class ChatSession {
     const model = await inBackgroundToo(() =>
       load(this.#where, {
         ...this.#options,
-        ...(Array.isArray(this.#where) && { share: false }), // somebody's files are of this tab
+        ...(Array.isArray(this.#where) && { share: false, idle: undefined }), // somebody's files are of this tab
         signal,
         onProgress: (progress) => this.events.progress(progress),
         onWarning: (message) => this.events.notice(message),

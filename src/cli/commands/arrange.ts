@@ -4,6 +4,8 @@ import {
   type Arrangement,
   type ArrangementProblem,
   copyLimit,
+  HEAD_COSTS,
+  type HeadCosts,
   type LayerPlacement,
   makespan,
   MODES,
@@ -16,6 +18,8 @@ import {
   utilisation,
 } from '../../arrangement/index.js';
 import { alignedTable } from '../../base/aligned_table.js';
+import { parsed } from '../../base/json.js';
+import { snake } from '../../base/names.js';
 import { COPY_SHARING, type CopySharing, LANE_ENTRIES, lanesThatPay } from '../../placement/index.js';
 import { type Command, commonOptions, say } from '../command.js';
 import { defined, type Options, readGiven, writeGiven } from '../options.js';
@@ -46,6 +50,10 @@ export const command: Command = {
       help: 'heads that fit in the memory of one rank, over all layers, copies included; default: no limit',
     },
     batch: { value: 'B', help: 'requests a batch: shares become multiples of 1/B; default: real numbers' },
+    costs: {
+      value: 'FILE',
+      help: 'arrange for the least latency on unlike adapters, rather than by entries: the document that `splitkv plan MODEL --ranks R --json` prints; ranks are in its order. With --batch',
+    },
     sharing: {
       value: 'HOW',
       help: 'for --out: copies of a head share it by sequences, or by lanes (chunks of every sequence); default: sequences where several run side by side; one at a time lanes, where heads keep enough for them to help',
@@ -57,7 +65,8 @@ export const command: Command = {
     const file = options.required('profile', 'name a file that `splitkv profile` wrote');
     const limits = readLimits(options);
     const profile = parseProfile(await readGiven('profile', file), file);
-    const problem: ArrangementProblem = { loads: profile.layers, ...limits };
+    const costs = await readCosts(options);
+    const problem: ArrangementProblem = { loads: profile.layers, ...limits, ...(costs && { costs }) };
     const start = performance.now();
     const found = arrange(problem);
     const seconds = (performance.now() - start) / 1000;
@@ -103,6 +112,23 @@ function readLimits(options: Options): Omit<ArrangementProblem, 'loads'> {
   };
 }
 
+async function readCosts(options: Options): Promise<HeadCosts | undefined> {
+  const file = options.text('costs');
+  if (file === undefined) return undefined;
+  const document = parsed(await readGiven('costs', file)) as { head_costs?: Record<string, unknown> } | undefined;
+  const entries = HEAD_COSTS.map((name) => [name, document?.head_costs?.[snake(name)]] as const);
+  const costs = Object.fromEntries(entries.filter(([, value]) => value !== undefined));
+  const isRead = entries.every(([name, value]) => {
+    const isList = !name.startsWith('bytes');
+    return value === undefined || (isList ? Array.isArray(value) : typeof value === 'number');
+  });
+  if (!isRead || !costs['secondsPerEntry'] || !costs['secondsPerHead'])
+    throw usageError(
+      `--costs ${file}: this isn't what \`splitkv plan MODEL --ranks R --json\` prints of a model with kv heads`,
+    );
+  return costs as unknown as HeadCosts;
+}
+
 /** An arrangement for people: before and after, how near it is to the best, and who holds what in each layer. */
 function describeArrangement(
   { model, kv_budget: budget }: Profile,
@@ -113,17 +139,19 @@ function describeArrangement(
 ): string {
   const { loads, ranks } = problem;
   const { memory: _memory, ...unlimited } = problem;
-  const before = arrange({ ...unlimited, mode: 'static' }).placement;
-  const row = (name: string, placement: Placement): string[] => {
-    const slowest = makespan(loads, placement, ranks);
+  const inOrder = arrange({ ...unlimited, mode: 'static' });
+  const before = inOrder.placement;
+  const row = (name: string, of: Arrangement): string[] => {
+    if (problem.costs) return [name, `${(1000 * of.makespan).toPrecision(4)} ms`, of.utilisation.toFixed(3)];
+    const slowest = makespan(loads, of.placement, ranks);
     return [name, amount(slowest), utilisation(loads, ranks, slowest).toFixed(3)];
   };
   const summary = alignedTable(
     [
       ['', 'makespan', 'utilisation'],
-      row('static', before),
-      ...(found.mode === 'static' ? [] : [row(found.mode, found.placement)]),
-      ['lower bound', amount(found.lowerBound)],
+      row('static', inOrder),
+      ...(found.mode === 'static' ? [] : [row(found.mode, found)]),
+      ['lower bound', problem.costs ? `${(1000 * found.lowerBound).toPrecision(4)} ms` : amount(found.lowerBound)],
     ],
     1,
   );

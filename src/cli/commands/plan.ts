@@ -1,5 +1,6 @@
 import type { PlainPlanOptions } from '../../app/host_protocol.js';
 import { usageError } from '../../base/errors.js';
+import { HEAD_COSTS } from '../../arrangement/index.js';
 import { snakeOf } from '../../base/names.js';
 import type { PlanReport } from '../../index.js';
 import { type Command, commonOptions, tell, type Terminal } from '../command.js';
@@ -144,5 +145,6 @@ function planDocument(report: PlanReport): object {
     candidates,
     pick: pick ? { policy: pick.policy, ranks: pick.worldSize, plan: pick.plan } : null,
     measured: report.machine,
+    ...(report.headCosts && { head_costs: snakeOf(report.headCosts, ...HEAD_COSTS) }),
   };
 }

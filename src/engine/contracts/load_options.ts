@@ -18,6 +18,8 @@ export function checkLoadOptions(options: LoadOptions): void {
   const given = (['workers', 'virtualRanks'] as const).filter((name) => options[name]);
   checkTogether(given);
   checkPrefill(options.prefill);
+  if (options.idle !== undefined && !options.share)
+    throw usageError('idle: a model that tabs share is freed when nobody asks; give share, too, or leave idle out');
   const { draft, speculate = 'auto' } = options;
   if (draft === undefined && speculate === 'draft') throw usageError("speculate 'draft': name the model, as draft");
   if (draft !== undefined && speculate !== 'auto' && speculate !== 'draft')

@@ -272,6 +272,7 @@ export interface Rank {
   /**
    * Feeds the last token sampled at a slot, and drafts of those behind it, each at its position, and samples a token behind each: those
    * up to the first that isn't the draft beside it are what steps would have sampled. The slot takes part in steps again after `resume`.
+   * @param sampling what is `allowed` is of each of these tokens, one behind the other
    * @param seen all tokens up to the last draft; where neither a penalty nor a control reads them, `run.tokens` alone
    * @param rowsByPlace as for `prefill`
    * @param end position behind the last of them, also on ranks that run none

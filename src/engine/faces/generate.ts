@@ -234,6 +234,7 @@ async function behind(constraint: Constraint, tokens: readonly number[]): Promis
     reset,
     accept: (token) => constraint.accept(token),
     next: () => constraint.next(),
+    ahead: (ids) => constraint.ahead(ids),
     dispose: () => constraint.dispose(),
   };
 }

@@ -1,7 +1,11 @@
+import type { HeadCosts } from '../../arrangement/index.js';
 import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import { checkOptions, defined, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import { listCached, type Source } from '../../loader/index.js';
 import {
+  modelFeatures,
+  misfit,
+  headCosts,
   explainPick,
   formatPlanTable,
   type MachineMeasure,
@@ -58,6 +62,8 @@ export interface PlanReport extends Pick<
   readonly batch: number;
   /** By rank: the fastest comes first, whatever the order they were named in. */
   readonly machine: MachineMeasure;
+  /** What a kv head costs each of its ranks in a layer, for `arrange`; undefined where heads can't be arranged. */
+  readonly headCosts: HeadCosts | undefined;
   readonly candidates: readonly PlanCandidate[];
   /** The plan that `load` would take; undefined where it doesn't fit. */
   readonly pick: (PlanCandidate & PlanPrediction) | undefined;
@@ -170,6 +176,7 @@ export async function planModel(
     batch: request.batch,
     shape: outlook.work.shape,
     machine,
+    headCosts: costsOf(outlook, request),
     candidates,
     pick,
     why,
@@ -178,6 +185,11 @@ export async function planModel(
     misfit: pick && tryMemory ? await adapterMisfit(pick.plan, subject, adapters, ranks.virtual) : undefined,
   };
 }
+
+const costsOf = ({ work, machine }: PlanOutlook, request: { readonly batch: number }): HeadCosts | undefined =>
+  misfit(['arranged', ...modelFeatures(work.shape)]) === undefined
+    ? headCosts(work, machine, machine.ranks.length, request)
+    : undefined;
 
 function pickOrReason(candidates: readonly PlanCandidate[]): Pick<PlanReport, 'pick' | 'why'> {
   try {

@@ -53,7 +53,7 @@ const MAX_SLOTS = 256;
 const DEFAULT_TOKENS_PER_ITERATION = 512;
 const NEXT_TOKEN_SECONDS = [0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 1, 2.5, 5];
 
-const { requests: _requests, stepsInFlight: _steps, share: _share, ...shared } = loadSchema;
+const { requests: _requests, stepsInFlight: _steps, share: _share, idle: _idle, ...shared } = loadSchema;
 const serveSchema: OptionsSchema<ServeOptions> = {
   ...shared,
   slots: wholeNumber(1, MAX_SLOTS),

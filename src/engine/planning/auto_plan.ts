@@ -10,8 +10,12 @@ import {
   type ModelWork,
   type Plan,
   type PlanCandidate,
-  predictPlan,
+  bySpeed,
+  predictAlone,
   predictPlans,
+  reorder,
+  soonest,
+  speedsOf,
   type Workload,
 } from '../../placement/index.js';
 import { bytesOf, roomOf } from './budgets.js';
@@ -40,11 +44,11 @@ export interface PlanOutlook extends Pick<PlanRanks, 'adapters' | 'budgets'> {
   readonly workload: Workload;
 }
 
-/** Measures the machine where it hasn't been, and predicts every plan. @throws as `measureMachine` */
-export async function planOutlook(request: AutoPlanRequest): Promise<PlanOutlook> {
-  const { subject, adapters, budgets, workload: asked, exactMemory } = request;
+/** Measures the machine where it hasn't been. @throws as `measureMachine` */
+async function measured(request: Omit<AutoPlanRequest, 'exactMemory'>) {
+  const { subject, budgets, workload: asked } = request;
   const { config, type, kvType, contextLength, prefillChunk } = subject;
-  const measured = await measuredRanks(subject, request, (asked.batch ?? 1) > 1);
+  const found = await measuredRanks(subject, request, (asked.batch ?? 1) > 1);
   const whole = modelWork(config, type, kvType);
   const work = { ...whole, sizes: { ...whole.sizes, ...keptOf(subject) } };
   const loads =
@@ -57,11 +61,23 @@ export async function planOutlook(request: AutoPlanRequest): Promise<PlanOutlook
     block: KV_BLOCK,
     roomOf: (plan) => roomOf(runnerFor(subject, plan)),
     ...(subject.together !== undefined && { batchesOf: serverBatches(subject.together) }),
+    misfit: (plan) => refusalOf(subject, plan),
   };
-  const withBudgets = {
-    ...measured,
-    ranks: measured.ranks.map((rank, i) => ({ ...rank, budgetBytes: budgets[i] })),
-  };
+  const machine = { ...found, ranks: found.ranks.map((rank, i) => ({ ...rank, budgetBytes: budgets[i] })) };
+  return { machine, work, workload };
+}
+
+/** Of a plan, and its like in which faster ranks have more (`bySpeed`), the one that answers soonest. @throws as `measureMachine` */
+export async function formBySpeed(plan: Plan, request: Omit<AutoPlanRequest, 'exactMemory'>): Promise<Plan> {
+  const { machine, work, workload } = await measured(request);
+  const speeds = speedsOf(work, machine, workload);
+  return soonest([plan, ...bySpeed(plan, work.shape, speeds)], work, machine, workload).plan;
+}
+
+/** Measures the machine where it hasn't been, and predicts every plan. @throws as `measureMachine` */
+export async function planOutlook(request: AutoPlanRequest): Promise<PlanOutlook> {
+  const { subject, adapters, budgets, exactMemory } = request;
+  const { machine: inOrder, work, workload } = await measured(request);
   const bytes = new Map<string, ReturnType<typeof bytesOf>>();
   const count = async (plan: Plan): Promise<void> => {
     if (!exactMemory) return;
@@ -69,14 +85,11 @@ export async function planOutlook(request: AutoPlanRequest): Promise<PlanOutlook
   };
   const exact: Workload = { ...workload, bytesOf: (plan) => bytes.get(JSON.stringify(plan)) ?? {} };
   await count(makePlan('single', 1, work.shape));
-  const order = fastestFirst(withBudgets, work, exact);
-  const machine = reorder(withBudgets, order);
+  const order = fastestFirst(inOrder, work, exact);
+  const machine = reorder(inOrder, order);
   for (const { plan } of predictPlans(work, machine, workload)) if (plan) await count(plan);
   return {
-    candidates: predictPlans(work, machine, exact).map((candidate) => {
-      const why = candidate.plan && refusalOf(subject, candidate.plan);
-      return why === undefined ? candidate : { ...candidate, refused: why };
-    }),
+    candidates: predictPlans(work, machine, exact),
     adapters: order.map((rank) => nth(adapters, rank)),
     budgets: order.map((rank) => budgets[rank]),
     machine,
@@ -124,19 +137,10 @@ function runnerFor(asked: PlanSubject, plan: Plan): RunnerOptions {
 
 /** Ranks by how soon each would answer alone; those that have room for the model come first. */
 function fastestFirst(machine: MachineMeasure, work: ModelWork, workload: Workload): number[] {
-  const single = makePlan('single', 1, work.shape);
-  const alone = machine.ranks.map((_, rank) => {
-    const { refused, requestSeconds } = predictPlan(single, work, reorder(machine, [rank]), workload);
-    return { rank, misfits: Number(refused !== undefined), requestSeconds };
-  });
+  const alone = predictAlone(work, machine, workload).map(({ refused, requestSeconds }, rank) => ({
+    rank,
+    misfits: Number(refused !== undefined),
+    requestSeconds,
+  }));
   return alone.toSorted((a, b) => a.misfits - b.misfits || a.requestSeconds - b.requestSeconds).map(({ rank }) => rank);
-}
-
-/** The machine with only these ranks, in this order. */
-function reorder({ ranks, links, ...rest }: MachineMeasure, order: readonly number[]): MachineMeasure {
-  return {
-    ...rest,
-    ranks: order.map((rank) => nth(ranks, rank)),
-    links: order.map((to) => order.map((from) => nth(links, to)[from])),
-  };
 }

@@ -6,11 +6,17 @@ import { testAdapters } from '../../gpu/testing/adapters.js';
 import { fileListSource } from '../../loader/index.js';
 import { compressionOptions } from '../../model/compression/options.js';
 import { modelShape } from '../../model/shape.js';
-import { type MachineMeasure, makePlan } from '../../placement/index.js';
-import { machineOf } from '../../placement/testing/machine.js';
+import {
+  type LayerMeasure,
+  type MachineMeasure,
+  makePlan,
+  type Plan,
+  type RowsMeasure,
+} from '../../placement/index.js';
+import { LAYER, machineOf } from '../../placement/testing/machine.js';
 import type { LoadOptions } from '../contracts/api.js';
 import { adapterMisfit } from './adapter_fit.js';
-import { planOutlook } from './auto_plan.js';
+import { formBySpeed, planOutlook } from './auto_plan.js';
 import { choosePlan } from './choose_plan.js';
 import { load } from '../faces/load.js';
 import { planModel } from '../faces/plan_model.js';
@@ -170,6 +176,40 @@ describe('plans on a measured machine', () => {
     expect(budgets).toEqual([1e9, 1000]);
     expect(candidates[0]).toMatchObject({ policy: 'single' });
     expect(candidates[0]!.refused).toBeUndefined();
+  });
+
+  test('a named plan: the faster ranks have more, where that is predicted to help', async () => {
+    const scaled = (layer: LayerMeasure, by: number): LayerMeasure => {
+      const rows = (of: RowsMeasure): RowsMeasure => ({
+        secondsPerByte: of.secondsPerByte * by,
+        secondsPerByteRow: of.secondsPerByteRow * by,
+        layerSeconds: of.layerSeconds * by,
+        attention: of.attention * by,
+      });
+      return { generated: rows(layer.generated), prompt: rows(layer.prompt) };
+    };
+    const even = machineOf(2);
+    const machine = {
+      ...even,
+      ranks: even.ranks.map((rank, at) => ({ ...rank, dense: scaled(LAYER, at === 0 ? 1 : 3) })),
+    };
+    const of = (on: MachineMeasure, policy: string) =>
+      formBySpeed(makePlan(policy, 2, modelShape(config)), {
+        subject: { ...subject, measure: () => Promise.resolve(on) },
+        virtual: false,
+        budgets: [],
+        workload,
+        adapters: [],
+      });
+    const mlp = (plan: Plan): number[] => plan.stages[0]!.shares.map((share) => share.mlp.length);
+    const tp = await of(machine, 'tp');
+    expect(mlp(tp)).toEqual([6, 2]);
+    expect(mlp(await of(even, 'tp'))).toEqual([4, 4]);
+    // Lanes of sequences, too.
+    expect((await of(machine, 'sp')).stages[0]!.shares[0]!.copies![0]!.share).toBeGreaterThan(0.6);
+    // The planner does so unasked.
+    const { candidates } = await outlook(machine);
+    expect(candidates.find(({ policy }) => policy === 'tp')!.plan).toEqual(tp);
   });
 
   test('memory is all that loading takes', async () => {

@@ -10,7 +10,7 @@ import type { LoadOptions } from '../contracts/api.js';
 import { checkBudgets } from './budgets.js';
 import { degreesOf } from './degrees.js';
 import { type PlanRanks, type PlanSubject, type ProfileOf, runnerOf, subjectFeatures } from './plan_subject.js';
-import { rankCount, ranksOf } from './rank_adapters.js';
+import { areUnlike, rankCount, ranksOf } from './rank_adapters.js';
 import type { ReadPlan } from './read_plan.js';
 
 /** What the planner said of the plan that it picked. */
@@ -57,9 +57,13 @@ export async function choosePlan(
       `the plan is for ${plan.worldSize} ranks, and ranks asks for ${ranks}: leave ranks out, or change it`,
     );
   }
-  if (typeof name === 'string' && plan.stages.some(({ shares }) => shares.some(isKvOnly))) {
-    const { weighSequences } = await import('./weigh_sequences.js');
-    plan = await weighSequences(plan, await ranksOf(plan.worldSize, options), subject);
+  if (typeof name === 'string' && plan.worldSize > 1) {
+    const there = await ranksOf(plan.worldSize, options);
+    if (plan.stages.some(({ shares }) => shares.some(isKvOnly))) {
+      const { weighSequences } = await import('./weigh_sequences.js');
+      plan = await weighSequences(plan, there, subject);
+    } else if (areUnlike(there) && !subject.measure)
+      plan = await (await import('./pick_plan.js')).formFor(plan, options, subject, there);
   }
   if (subject.compression) plan = (await import('../../placement/make/arranged_plan.js')).chunksAsCopies(plan, shape);
   checkPlan(plan, shape);

@@ -1,9 +1,9 @@
-import { explainPick, isKvOnly, pickPlan, predictPlan } from '../../placement/index.js';
+import { explainPick, isKvOnly, pickPlan, type Plan, predictPlan } from '../../placement/index.js';
 import type { LoadOptions } from '../contracts/api.js';
-import { planOutlook } from './auto_plan.js';
+import { type AutoPlanRequest, formBySpeed, planOutlook } from './auto_plan.js';
 import { checkBudgets } from './budgets.js';
 import type { ChosenPlan } from './choose_plan.js';
-import { type PlanSubject, runnerOf } from './plan_subject.js';
+import { type PlanRanks, type PlanSubject, runnerOf } from './plan_subject.js';
 import { ranksOf } from './rank_adapters.js';
 
 const PROMPT_TOKENS = 1024;
@@ -18,6 +18,17 @@ export function usualRequest(
   return { promptLength, newTokens: Math.max(1, Math.min(NEW_TOKENS, contextLength - promptLength + 1)) };
 }
 
+/** What plans of a model are compared at. */
+const usualWork = (
+  { requests }: Pick<LoadOptions, 'requests'>,
+  { contextLength, together }: PlanSubject,
+  usual = 1,
+): AutoPlanRequest['workload'] => ({ ...usualRequest(contextLength), batch: together ?? requests ?? usual });
+
+/** A named plan on adapters that may be unlike: the faster ones have more, where that helps. @throws as `choosePlan` */
+export const formFor = (plan: Plan, options: LoadOptions, subject: PlanSubject, ranks: PlanRanks): Promise<Plan> =>
+  formBySpeed(plan, { subject, ...ranks, workload: usualWork(options, subject) });
+
 /** The planner's choice for a model: what `choosePlan` imports where there is a choice. @throws as `choosePlan` */
 export async function pickPlanFor(options: LoadOptions, subject: PlanSubject, ranks: number): Promise<ChosenPlan> {
   const shares = subject.together !== undefined || subject.features?.includes('attentionDp');
@@ -25,10 +36,7 @@ export async function pickPlanFor(options: LoadOptions, subject: PlanSubject, ra
   const { candidates, adapters, budgets, machine, work, workload } = await planOutlook({
     subject,
     ...there,
-    workload: {
-      ...usualRequest(subject.contextLength),
-      batch: subject.together ?? options.requests ?? (shares ? ranks : 1),
-    },
+    workload: usualWork(options, subject, shares ? ranks : 1),
     exactMemory: options.memory !== undefined,
   });
   // Ranks that keep requests of their own are for many at once: `load` takes such a plan only where options are of one.

@@ -44,6 +44,10 @@ const distinct = (requests: readonly AdapterRequest[]): AdapterRequest[] => [
   ...new Map(requests.map((request) => [JSON.stringify(request), request])).values(),
 ];
 
+/** Ranks are on adapters that may be unlike. */
+export const areUnlike = ({ adapters, virtual }: Pick<PlanRanks, 'adapters' | 'virtual'>): boolean =>
+  !virtual && distinct(adapters).length > 1;
+
 function namedAdapters(options: Adapters, count: number): AdapterRequest[] {
   const { ranks, adapter, powerPreference, variants = 'auto' } = options;
   const forced = variants === 'auto' ? {} : { variants };

@@ -10,6 +10,7 @@ import {
 } from '../../placement/index.js';
 import { measuredRanks } from './auto_plan.js';
 import { keptOf, type PlanRanks, type PlanSubject, runnerOf } from './plan_subject.js';
+import { areUnlike } from './rank_adapters.js';
 import { memoryOnPaper } from '../ranks/rank_memory.js';
 import { KV_BLOCK } from '../../base/kv_units.js';
 
@@ -22,7 +23,7 @@ export async function weighSequences(
   { adapters, budgets, virtual, signal }: PlanRanks,
   subject: PlanSubject,
 ): Promise<Plan> {
-  const several = !virtual && new Set(adapters.map(({ adapterName }) => adapterName)).size > 1;
+  const several = areUnlike({ adapters, virtual });
   if (!several && budgets.every((budget) => budget === undefined)) return plan;
   const { config, type, kvType, contextLength } = subject;
   const { slots, batches = 1 } = subject.seatsOf(plan);

@@ -197,6 +197,7 @@ export class Batch {
 
   /**
    * Feeds tokens of one slot at positions from `start` on, a row each, and samples a token behind each of them.
+   * @param sampling what is `allowed` is of each of them, one behind the other
    * @param seen all tokens up to the last of them, or where none matters those alone
    * @param inputs of each token, on every rank that runs the rows
    * @param step whose rows they are; a rank may have none of them
@@ -210,10 +211,12 @@ export class Batch {
   ): ReturnType<Batch['step']> {
     if (hasControls(sampling)) await this.#sampler?.prepareControls();
     this.#needs.set(0, sampling);
-    const { counter = 0 } = sampling;
+    const { counter = 0, allowed } = sampling;
+    const words = (allowed?.length ?? 0) / tokens.length;
     const before = seen.length - tokens.length + 1;
     for (const [row, token] of tokens.entries()) {
-      const options = { ...sampling, counter: counter + row };
+      const own = allowed?.subarray(row * words, (row + 1) * words);
+      const options = { ...sampling, counter: counter + row, ...(own && { allowed: own }) };
       await this.resume(row, options, seen.subarray(0, before + row), token, start + row, inputs[row], slot);
     }
     return this.step(true, step);

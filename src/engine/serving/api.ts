@@ -27,7 +27,7 @@ export type { EngineMetrics } from './engine.js';
 export type { IterationRecord, RankBalance } from './rank_balance.js';
 export type { HistogramCounts } from './histogram.js';
 
-export interface ServeOptions extends Omit<LoadOptions, 'requests' | 'stepsInFlight' | 'share'> {
+export interface ServeOptions extends Omit<LoadOptions, 'requests' | 'stepsInFlight' | 'share' | 'idle'> {
   /** Sequences decoded side by side; default 16. More wait their turn. */
   readonly slots?: number;
   /** KV blocks of 64 tokens that the sequences share; instead of `kvMemory`. */

@@ -60,6 +60,8 @@ export interface Constraint {
   accept(token: number): void;
   /** What may come next; undefined: nothing, the answer is whole. */
   next(): NextTokens | undefined | Promise<NextTokens | undefined>;
+  /** What may follow each of the tokens that may come next, as far as they are allowed and it is known. Takes none of them. */
+  ahead(tokens: readonly number[]): readonly AllowedTokens[];
   /** The answer has ended. */
   dispose(): void;
 }
@@ -226,6 +228,8 @@ class Running {
   readonly speculation = { drafted: 0, accepted: 0, steps: 0 };
   /** What its next step may sample, where that is limited. */
   allowed: AllowedTokens | undefined;
+  /** And what may follow each of its drafts. */
+  behind: readonly AllowedTokens[] = [];
   resolve!: (end: EngineEnd) => void;
   reject!: (reason: unknown) => void;
   readonly ended = new Promise<EngineEnd>((resolve, reject) => {
@@ -294,12 +298,20 @@ export const mayShare = (
   !ranks.runner.options.compression &&
   misfit([...openedFeatures(ranks, prefiller), 'prefixCaching'], ranks.options.plan) === undefined;
 
-/** What sampling needs of a request, and nothing that can't go to a worker. */
-const drawOptions = ({ request, allowed }: Running): DrawOptions => ({
+/** What sampling needs of a request, and nothing that can't go to a worker. @param drafts beside its next row */
+const drawOptions = ({ request, allowed, behind }: Running, drafts = 0): DrawOptions => ({
   ...samplingOf(request),
   ...(request.endIds && { endIds: request.endIds }),
-  ...(allowed && { allowed }),
+  ...(allowed && { allowed: drafts > 0 ? joined([allowed, ...behind.slice(0, drafts)]) : allowed }),
 });
+
+/** Lists of tokens, one behind the other. */
+function joined(lists: readonly AllowedTokens[]): AllowedTokens {
+  const { length } = nth(lists, 0);
+  const all = new Uint32Array(lists.length * length);
+  for (const [at, list] of lists.entries()) all.set(list, at * length);
+  return all;
+}
 
 /**
  * Continuous batching over the ranks of a model: requests join and leave with each iteration. Decisions are the scheduler's; this
@@ -468,7 +480,7 @@ export class Engine {
 
   #newIterations(): IterationRunner {
     return new IterationRunner(this.ranks.runner, this.#slots, {
-      sampling: (id) => drawOptions(this.#running.get(id)!),
+      sampling: (id, drafts) => drawOptions(this.#running.get(id)!, drafts),
       handed: (id) => this.#keptFeed.take(id) ?? this.#feed!.take(id),
       adapter: (id) => this.#running.get(id)?.adapter?.place,
       promptRows: (id) => this.#running.get(id)?.request.promptRows,
@@ -797,13 +809,13 @@ export class Engine {
     for (const { id, slot } of slots) {
       const running = this.#running.get(id);
       if (!running || running.over) continue;
-      const { token, end } = await this.#emitRow(running, slot, ids, verified.get(id));
+      const { tokens, end } = await this.#emitRow(running, slot, ids, verified.get(id));
       if (end) {
         running.over = end;
         ended.push(id);
       } else if (running.request.constraint) {
         const scheduler = this.#scheduler;
-        const told = this.#constrain(id, running, token).then((next) => {
+        const told = this.#constrain(id, running, tokens).then((next) => {
           if (!next || scheduler !== this.#scheduler || this.#running.get(id) !== running) return;
           const last = next.end ? [id] : [];
           if (next.end) running.over = next.end;
@@ -841,9 +853,9 @@ export class Engine {
     for (const { id } of slots) await this.#propose(id);
   }
 
-  /** What a form allows behind drafts isn't known; pictures' ids are none of the vocabulary. */
-  #isDrafted({ prompt, constraint, maxTokens, speculate }: EngineRequest): boolean {
-    if (!this.#speculation || speculate === false || constraint || maxTokens <= 1) return false;
+  /** Pictures' ids are none of the vocabulary. */
+  #isDrafted({ prompt, maxTokens, speculate }: EngineRequest): boolean {
+    if (!this.#speculation || speculate === false || maxTokens <= 1) return false;
     const { vocabSize } = this.ranks.runner.config;
     return prompt.every((token) => token < vocabSize);
   }
@@ -853,7 +865,8 @@ export class Engine {
     const running = this.#running.get(id);
     const sequence = this.#scheduler.sequence(id);
     const speculation = this.#speculation;
-    if (!speculation || !running?.isDrafted || !sequence) return;
+    // Of a form what may follow may still be asked.
+    if (!speculation || !running?.isDrafted || !sequence || sequence.held) return;
     const comesBack = this.#draftState !== undefined;
     if (!this.#triesDrafts) return;
     const before = [...running.request.prompt, ...sequence.generated];
@@ -861,7 +874,17 @@ export class Engine {
     const choice = speculation.choose(running.drafters, comesBack, sequence.outstanding);
     if (!choice || (speculation.tries === undefined && !this.ranks.runner.readyToVerify())) return;
     // Steps in flight are awaited before.
-    const drafts = sequence.outstanding > 0 ? [] : await choice.proposal.tokens(choice.count);
+    let drafts = sequence.outstanding > 0 ? [] : await choice.proposal.tokens(choice.count);
+    const { constraint } = running.request;
+    if (constraint) {
+      running.behind = constraint.ahead(drafts);
+      const { length } = running.behind;
+      const fitting = { ...choice.proposal, length };
+      // Fewer may no longer pay.
+      const count =
+        length < drafts.length ? speculation.choose([{ propose: () => fitting }], comesBack, 0)?.count : length;
+      drafts = drafts.slice(0, count ?? 0);
+    }
     this.#scheduler.propose(id, drafts);
   }
 
@@ -886,16 +909,15 @@ export class Engine {
     for (const { id, endReason } of finished) this.#finish(id, this.#running.get(id)?.over ?? endReason!);
   }
 
-  /** Hands on what came of a request's row: its token, and the reason where that, or one behind a draft, is the last. */
+  /** Hands on what came of a request's row, its token and those behind drafts, and the reason where one of them is the last. */
   async #emitRow(running: Running, slot: number, ids: Uint32Array | undefined, came: Verified | undefined) {
-    const token = came ? nth(came.tokens, 0) : nth(ids ?? [], slot);
-    let end = await this.#emit(running, token, slot, came && 0);
-    if (!came) return { token, end };
-    this.#speculation?.count(running.speculation, came.drafted, came.tokens.length - 1);
-    for (let row = 1; row < came.tokens.length && !end; row++) {
-      end = await this.#emit(running, nth(came.tokens, row), slot, row);
+    const tokens = came ? came.tokens : [nth(ids ?? [], slot)];
+    if (came) this.#speculation?.count(running.speculation, came.drafted, tokens.length - 1);
+    let end: EngineEnd | undefined;
+    for (let row = 0; row < tokens.length && !end; row++) {
+      end = await this.#emit(running, nth(tokens, row), slot, came && row);
     }
-    return { token, end };
+    return { tokens, end };
   }
 
   /** Hands a token on; the reason when it is the last. @param row of a verification */
@@ -916,28 +938,30 @@ export class Engine {
     return request.onToken(token, logits) ? 'ended' : undefined;
   }
 
-  /** What may follow a token of a constrained request is asked: tokens that follow it as nothing else may, and whether it ends. */
+  /** What may follow new tokens of a constrained request is asked: tokens that follow as nothing else may, and whether it ends. */
   async #constrain(
     id: string,
     running: Running,
-    token: number,
+    tokens: readonly number[],
   ): Promise<{ readonly taken: readonly number[]; readonly end?: EngineEnd } | undefined> {
     const { constraint, logits, eosIds } = running.request;
     if (!constraint) return undefined;
     const scheduler = this.#scheduler;
     const taken: number[] = [];
+    // The scheduler hears of those behind drafts later.
+    const behind = tokens.length - 1;
     try {
-      constraint.accept(token);
+      for (const token of tokens) constraint.accept(token);
       for (;;) {
         const before = scheduler.sequence(id);
         if (!before) return undefined; // aborted meanwhile
         // Where a token would end it, it isn't whole yet.
-        if (eosIds.length > 0 && before.sampled + taken.length >= before.maxTokens) return { taken };
+        const isLast = before.sampled + behind + taken.length >= before.maxTokens;
+        if (eosIds.length > 0 && isLast) return { taken };
         const next = await constraint.next();
         if (this.#running.get(id) !== running || scheduler !== this.#scheduler) return undefined;
         if (!next) return { taken, end: 'eos' };
         running.allowed = next.allowed;
-        const isLast = before.sampled + taken.length >= before.maxTokens;
         if (next.only === undefined || logits === true || isLast) return { taken };
         const end = await this.#emit(running, next.only);
         if (end) return { taken, end };

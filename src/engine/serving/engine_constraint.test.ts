@@ -4,9 +4,11 @@ import { Random } from '../../base/random.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { drawn } from '../../gpu/testing/draw.js';
 import type { RankGroup } from '../ranks/rank_group.js';
+import { Guess } from '../testing/guess.js';
 import { openRunner } from '../testing/open_runner.js';
 import { type Constraint, Engine, type EngineOptions, type EngineRequest, type NextTokens } from './engine.js';
 import { placing } from './rank_balance.js';
+import { MAX_DRAFTS, Speculation } from './speculation/speculation.js';
 
 const adapter = (await testAdapters()).at(-1)!;
 const VOCAB = 320;
@@ -53,13 +55,25 @@ class Maze implements Constraint {
     return Promise.resolve(this.#next());
   }
 
+  ahead(tokens: readonly number[]): readonly Uint32Array[] {
+    const [hash, length] = [this.#hash, this.#length];
+    const found: Uint32Array[] = [];
+    for (const token of tokens) {
+      if (!this.#allowed().includes(token)) break;
+      this.accept(token);
+      found.push(this.#next(false).allowed);
+    }
+    [this.#hash, this.#length] = [hash, length];
+    return found;
+  }
+
   dispose(): void {}
 
-  #next(): NextTokens {
+  #next(isAsked = true): NextTokens {
     const ids = [...new Set(this.#allowed())];
     const allowed = new Uint32Array(VOCAB / 32);
     for (const id of ids) allowed[id >>> 5]! |= 1 << (id & 31);
-    this.onAllowed?.(ids);
+    if (isAsked) this.onAllowed?.(ids);
     return { allowed, ...(ids.length === 1 && { only: ids[0]! }) };
   }
 }
@@ -297,9 +311,26 @@ describe('tokens that may follow are limited', () => {
     '%s: as alone',
     { timeout: 240_000 },
     async (name, opening, options) => {
-      const engine = await open(opening, options);
+      const expected = await alone(opening.model, opening.variants);
+      const speculation = new Speculation({
+        drafters: (text) => {
+          const index = REQUESTS.findIndex((request) => request.prompt.every((token, at) => token === text[at]));
+          const guess = new Guess(expected[index]!.tokens);
+          for (let at = REQUESTS[index]!.prompt.length; at < text.length; at++) guess.take();
+          return [guess];
+        },
+      });
+      const engine = await open(opening, { ...options, speculation });
       const all = await Promise.all(REQUESTS.map((request) => ask(engine, requestOf(request))));
-      expect(all).toEqual(await alone(opening.model, opening.variants));
+      expect(all).toEqual(expected);
+      speculation.tries = MAX_DRAFTS;
+      const accepted: Record<'limited' | 'free', number> = { limited: 0, free: 0 };
+      for (const [index, request] of REQUESTS.entries()) {
+        const before = speculation.counts.accepted;
+        expect(await ask(engine, requestOf(request)), `request ${index}, with drafts`).toEqual(expected[index]);
+        accepted['maze' in request ? 'limited' : 'free'] += speculation.counts.accepted - before;
+      }
+      for (const count of Object.values(accepted)) expect(count).toBeGreaterThan(10);
       const { preemptionsTotal, kvBlocks, kvBlocksFree } = engine.metrics;
       if (name === 'few blocks') expect(preemptionsTotal).toBeGreaterThan(0);
       if (!options.prefixCaching) expect(kvBlocksFree).toBe(kvBlocks);

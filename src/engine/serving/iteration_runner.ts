@@ -20,7 +20,8 @@ export interface WantedRows {
 
 /** What requests are made of, by their ids. */
 export interface RequestSource {
-  sampling(id: string): DrawOptions;
+  /** @param drafts beside its next row: what is allowed is then of each row, one behind the other */
+  sampling(id: string, drafts?: number): DrawOptions;
   /** What was computed of it elsewhere: its prompt, or a beginning that was kept. */
   handed(id: string): HandedKv;
   /** Of its rows: where on the ranks its adapter is. */
@@ -191,7 +192,7 @@ export class IterationRunner {
         const { draftState } = this.source;
         if (draftState !== undefined) call(runner.all((rank) => rank.copyState(slot, draftState, false)));
         const start = computed - 1;
-        const sampling = { ...this.source.sampling(id), counter: sampled - 1 };
+        const sampling = { ...this.source.sampling(id, drafts.length), counter: sampled - 1 };
         const tokens = Uint32Array.of(sequence.tokenAt(start), ...drafts);
         const seen = readsSeen(sampling) ? Uint32Array.of(...this.#seen(sequence, start), ...tokens) : tokens;
         const came = runner.verify(slot, tokens, start, sampling, seen).then((ids) => {

@@ -21,6 +21,7 @@ export class KeptFeed {
     find: () => Promise<KeptBeginning | undefined>,
     tell: (found: KeptBeginning | undefined) => boolean,
   ): void {
+    this.#found.delete(id); // of ranks that are gone
     this.#waiting.push(async () => {
       const found = await find().catch((): undefined => {}); // it is computed
       if (tell(found) && found) this.#found.set(id, found.kv);
@@ -44,8 +45,8 @@ export class KeptFeed {
   /** Of ranks that are lost: nothing is looked for or held any more. */
   async clear(): Promise<void> {
     this.#waiting.length = 0;
+    await this.settled(); // who is looked for just now finds something yet
     this.#found.clear();
-    await Promise.all(this.#underWay);
   }
 
   /** Until nothing is under way. */

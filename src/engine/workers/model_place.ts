@@ -1,4 +1,4 @@
-import { isNode } from '../../base/platform.js';
+import { baseAddress, isNode } from '../../base/platform.js';
 import { usageError } from '../../base/errors.js';
 import { defined } from '../../base/options.js';
 import type { NetworkOptions, OpenOptions, Source } from '../../loader/index.js';
@@ -51,7 +51,7 @@ export async function placeOf(
   }
   if (/^([a-z][a-z0-9+.-]+:\/\/|hf:|cluster:)/i.test(where)) return { kind: 'url', href: where, network };
   if (isNode()) return { kind: 'url', href: (await import('./node_workers.js')).pathHref(where), network };
-  const { href } = new URL(where, globalThis.document?.baseURI ?? globalThis.location.href);
+  const { href } = new URL(where, baseAddress());
   return { kind: 'url', href, network };
 }
 

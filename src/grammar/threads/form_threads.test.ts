@@ -198,3 +198,31 @@ test('what two answers remember of their lists is their own', async () => {
   one!.dispose();
   other!.dispose();
 });
+
+test('what is known of tokens that may come is told without taking them', async () => {
+  const on = open(startHere);
+  const schema = { type: 'array', items: { type: 'string' }, uniqueItems: true };
+  const form = await on.compile({ responseFormat: { type: 'json_object', schema } }, undefined);
+  const bytes = (text: string): number[] => [...Buffer.from(text)];
+  const masks = async (text: string): Promise<number[][]> => {
+    const answer = form.start();
+    const found: number[][] = [];
+    for (const id of bytes(text)) {
+      answer.accept(id);
+      found.push(ids((await answer.next())!.allowed));
+    }
+    return found;
+  };
+  const first = form.start();
+  // Nothing was asked yet.
+  expect(first.ahead(bytes('["'))).toEqual([]);
+  const known = await masks('["a","b"');
+  const ahead = (text: string): number[][] => first.ahead(bytes(text)).map(ids);
+  expect(ahead('["a","b"')).toEqual(known);
+  // The same item again isn't allowed, so drafts end before its quote, and other items' end is that of this answer.
+  expect(ahead('["a","a"]')).toEqual(await masks('["a","a'));
+  expect(ahead('[}')).toEqual(known.slice(0, 1));
+  first.accept(91);
+  expect(ids((await first.next())!.allowed)).toEqual(known[0]);
+  expect(ahead('"a"')).toEqual(known.slice(1, 4));
+});

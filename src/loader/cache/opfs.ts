@@ -42,7 +42,7 @@ export async function openCacheFolder(): Promise<CacheDirectory> {
 
 let asked = false;
 /** Asks once that the browser doesn't clear what is kept here when room gets short; where it doesn't grant it, nothing changes. */
-function keepStorage(): void {
+export function keepStorage(): void {
   // Pages can ask, workers can't.
   const storage = globalThis.navigator?.storage as Partial<StorageManager> | undefined;
   if (asked || !storage?.persist) return;

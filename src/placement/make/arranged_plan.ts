@@ -1,7 +1,7 @@
 import { usageError } from '../../base/errors.js';
 import type { ArrangementFile } from '../../arrangement/index.js';
 import { misfit, modelFeatures } from '../check/capabilities.js';
-import { nth, range, sameList, spreadEvenly } from '../../base/lists.js';
+import { nth, range, sameList, spreadEvenly, sum } from '../../base/lists.js';
 import { cutRows, spreadSegments } from './stage_cut.js';
 import { MERGE_LANES } from '../owner.js';
 import { kindOf } from '../plan/stage_kind.js';
@@ -65,9 +65,9 @@ export function arrangedPlan(file: ArrangementFile, shape: ModelShape, sharing: 
 type MlpCut = Pick<RankShare, 'mlp' | 'experts'>;
 
 /** What each rank of a stage holds beside heads: MLP segments over as many ranks as there are, and experts. */
-function cutMlp(ranks: number, { mlpSegments, numExperts }: ModelShape): MlpCut[] {
+function cutMlp(ranks: number, { mlpSegments, numExperts }: ModelShape, speeds?: readonly number[]): MlpCut[] {
   const filled = mlpSegments.filter((columns) => columns > 0).length || mlpSegments.length;
-  const mlp = spreadSegments(mlpSegments, Math.min(ranks, filled)) ?? [];
+  const mlp = spreadSegments(mlpSegments, Math.min(ranks, filled), speeds) ?? [];
   return spreadEvenly(numExperts, ranks).map(([first, end], rank) => ({
     mlp: mlp[rank] ?? [],
     experts: range(first, end),
@@ -104,28 +104,30 @@ const splitsChunks = ({ kind, shares }: Stage): boolean =>
  * they are, is known at a prompt's end only. Every rank that keeps a part of a head's cache becomes a copy of the head, and copies share
  * its lanes as the ranks did: each has a prompt whole until it ends, compresses it alike, and keeps its own lanes of what is left. MLP
  * segments and experts are cut over the stage's ranks. Other plans stay as they are.
+ * @param speeds by rank; the faster ones have more lanes and more segments
  */
-export function chunksAsCopies(plan: Plan, shape: ModelShape): Plan {
+export function chunksAsCopies(plan: Plan, shape: ModelShape, speeds?: readonly number[]): Plan {
   if (!plan.stages.some(splitsChunks)) return plan;
   return {
     ...plan,
     sharing: 'lanes',
-    stages: plan.stages.map((stage) => (splitsChunks(stage) ? copied(stage, shape) : stage)),
+    stages: plan.stages.map((stage) => (splitsChunks(stage) ? copied(stage, shape, speeds) : stage)),
   };
 }
 
-function copied({ layers, shares }: Stage, shape: ModelShape): Stage {
-  const cut = cutMlp(shares.length, shape);
-  const holders = (head: number): number => shares.filter(({ kvHeads }) => kvHeads.includes(head)).length;
+function copied({ layers, shares }: Stage, shape: ModelShape, speeds: readonly number[] = []): Stage {
+  const speedOf = ({ rank }: RankShare): number => speeds[rank] ?? 1;
+  const cut = cutMlp(shares.length, shape, shares.map(speedOf));
+  const all = (head: number): number => sum(shares.filter(({ kvHeads }) => kvHeads.includes(head)).map(speedOf));
   return {
     layers,
     kind: 'arranged',
-    shares: shares.map(({ rank, kvHeads }, at) => ({
-      rank,
-      heads: kvHeads,
-      copies: kvHeads.map((head) => ({ head, share: 1 / holders(head) })),
+    shares: shares.map((share, at) => ({
+      rank: share.rank,
+      heads: share.kvHeads,
+      copies: share.kvHeads.map((head) => ({ head, share: speedOf(share) / all(head) })),
       ...nth(cut, at),
-      kvHeads,
+      kvHeads: share.kvHeads,
       lanes: range(0, MERGE_LANES),
     })),
   };

@@ -90,9 +90,13 @@ function formShares(ranks: number, form: StageForm, shape: ModelShape): RankShar
   });
 }
 
-/** Vocabulary rows over ranks, as even as the granule allows; with fewer granules than ranks, the last ranks hold none. */
-export function cutRows(vocabSize: number, ranks: number): VocabShare[] {
-  const granules = spreadEvenly(Math.ceil(vocabSize / VOCAB_GRANULE), ranks);
+/**
+ * Vocabulary rows over ranks, as even as the granule allows, or as `speeds` say; with fewer granules than ranks, the last ranks hold
+ * none.
+ */
+export function cutRows(vocabSize: number, ranks: number, speeds?: readonly number[]): VocabShare[] {
+  const count = Math.ceil(vocabSize / VOCAB_GRANULE);
+  const granules = speeds ? spreadBy(speeds, count) : spreadEvenly(count, ranks);
   return granules.flatMap(([first, end], i) =>
     end === first
       ? []
@@ -100,37 +104,45 @@ export function cutRows(vocabSize: number, ranks: number): VocabShare[] {
   );
 }
 
+/** Items 0 .. n - 1 in contiguous parts, in proportion to these numbers; each has one where there are enough. */
+export function spreadBy(speeds: readonly number[], n: number): [first: number, end: number][] {
+  const { length } = speeds;
+  const upTo = (part: number): number => {
+    const exact = Math.round((n * sum(speeds.slice(0, part))) / sum(speeds));
+    return n < length ? exact : Math.min(Math.max(exact, part), n - length + part);
+  };
+  return speeds.map((_, part) => [upTo(part), upTo(part + 1)]);
+}
+
 /**
  * Cuts items 0 .. n - 1 into `parts` contiguous parts whose largest cost is as small as can be; among those, as even as can be
  * (the least sum of squares).
  *
- * @param cost of the part [first, end); Infinity for a part that isn't allowed
+ * @param cost of part number `part`, which is [first, end); Infinity for a part that isn't allowed
  * @returns the parts in order, or undefined where no allowed cut exists
  */
-export function partition(
-  n: number,
-  parts: number,
-  cost: (first: number, end: number) => number,
-): [first: number, end: number][] | undefined {
+export function partition(n: number, parts: number, cost: PartCost): [first: number, end: number][] | undefined {
   const largest = cut(n, parts, cost, Math.max);
   if (!largest) return undefined;
-  const most = Math.max(...largest.map(([first, end]) => cost(first, end)));
+  const most = Math.max(...largest.map(([first, end], part) => cost(first, end, part)));
   return cut(
     n,
     parts,
-    (first, end) => {
-      const value = cost(first, end);
+    (first, end, part) => {
+      const value = cost(first, end, part);
       return value <= most ? value * value : Infinity;
     },
     (a, b) => a + b,
   );
 }
 
+type PartCost = (first: number, end: number, part: number) => number;
+
 /** The cut whose costs, joined, are least. */
 function cut(
   n: number,
   parts: number,
-  cost: (first: number, end: number) => number,
+  cost: PartCost,
   join: (a: number, b: number) => number,
 ): [first: number, end: number][] | undefined {
   interface Cut {
@@ -139,11 +151,11 @@ function cut(
   }
   const none: Cut = { cost: Infinity, parts: [] };
   /** By end: the best cut of 0 .. end - 1 into so many parts; at first into one. */
-  let best = range(0, n + 1).map((end): Cut => (end === 0 ? none : { cost: cost(0, end), parts: [[0, end]] }));
+  let best = range(0, n + 1).map((end): Cut => (end === 0 ? none : { cost: cost(0, end, 0), parts: [[0, end]] }));
   for (let p = 2; p <= parts; p++) {
     best = best.map((_, end) =>
       best.slice(0, end).reduce((least, before, first) => {
-        const value = first < p - 1 ? Infinity : join(before.cost, cost(first, end));
+        const value = first < p - 1 ? Infinity : join(before.cost, cost(first, end, p - 1));
         return value < least.cost ? { cost: value, parts: [...before.parts, [first, end]] } : least;
       }, none),
     );
@@ -153,11 +165,19 @@ function cut(
 }
 
 /**
- * Segments of these sizes in `parts` contiguous lists, as even as whole segments allow, each with something in it.
- * Where all sizes are 0 the segments themselves are spread.
+ * Segments of these sizes in `parts` contiguous lists, as even as whole segments allow, each with something in it; with `speeds`, so
+ * that each takes as long. Where all sizes are 0 the segments themselves are spread.
  */
-export function spreadSegments(sizes: readonly number[], parts: number): number[][] | undefined {
+export function spreadSegments(
+  sizes: readonly number[],
+  parts: number,
+  speeds: readonly number[] = [],
+): number[][] | undefined {
   const weights = sum(sizes) > 0 ? sizes : sizes.map(() => 1);
-  const cuts = partition(weights.length, parts, (first, end) => sum(weights.slice(first, end)) || Infinity);
+  const cuts = partition(
+    weights.length,
+    parts,
+    (first, end, part) => sum(weights.slice(first, end)) / (speeds[part] ?? 1) || Infinity,
+  );
   return cuts?.map(([first, end]) => range(first, end));
 }

@@ -1,7 +1,7 @@
 import { formatError } from '../../../base/errors.js';
 import { parsed } from '../../../base/json.js';
 import { defined } from '../../../base/options.js';
-import { isNode } from '../../../base/platform.js';
+import { baseAddress, isNode } from '../../../base/platform.js';
 import { formatBytes, sha256, toBase64 } from '../../../base/math.js';
 import { missingFile, type Source } from '../../../loader/source.js';
 import { packagedSource } from '../../../loader/sources/file_list_source.js';
@@ -59,7 +59,7 @@ export class ShippedKv implements KvFolder {
   }
 
   async list(): Promise<{ name: string; bytes: number }[]> {
-    const base = isNode() ? `file://${process.cwd()}/` : (globalThis.document?.baseURI ?? location.href);
+    const base = isNode() ? `file://${process.cwd()}/` : baseAddress();
     const url = new URL(this.where, base);
     const folder = Object.assign(new URL('.', url), { search: url.search }); // a signature
     this.#file = decodeURIComponent(url.pathname.split('/').at(-1)!);

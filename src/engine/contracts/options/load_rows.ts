@@ -302,8 +302,8 @@ const several = inGroup('Several GPUs', 'ranks.md', {
     isOfRunsOnly: true,
   },
   share: {
-    help: 'all pages of an origin that load the same model with the same options use one: a tab has it, others ask that tab',
-    more: 'Where the tab closes, another takes over, and answers go on.',
+    help: 'all pages of an origin that load the same model with the same options use one',
+    more: 'A worker of all tabs has it, or one tab; where that closes, another takes over, and answers go on.',
     type: 'boolean',
     rule: (value) =>
       typeof value !== 'boolean'
@@ -311,6 +311,15 @@ const several = inGroup('Several GPUs', 'ranks.md', {
         : value && isNode()
           ? 'true: tabs of a browser share a model; in Node load it once, or serve it to many (splitkv serve)'
           : undefined,
+    at: ['attribute'],
+    isOfRunsOnly: true,
+    page: 'library.md#one-model-for-all-tabs',
+  },
+  idle: {
+    help: 'frees a shared model after so many seconds without a question',
+    more: 'The next question loads it again.',
+    default: 'never',
+    range: { above: 0, high: 2 ** 20 },
     at: ['attribute'],
     isOfRunsOnly: true,
     page: 'library.md#one-model-for-all-tabs',

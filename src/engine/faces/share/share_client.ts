@@ -140,16 +140,19 @@ export class ShareClient {
     if (this.#inLine || this.#closing) return;
     this.#inLine = true;
     const { signal } = this.#left;
-    const asked = this.world.locks.request(this.key, { signal }, () => {
-      const host = new ShareHost(this.key, this.world, this.id);
-      const done = host.run().catch((error: unknown) => {
-        this.#failed.add(host.id); // before its own message comes
-        this.#fail(error);
+    const stand = async (): Promise<void> => {
+      await this.world.putWorkerInLine?.();
+      await this.world.locks.request(this.key, { signal }, () => {
+        const host = new ShareHost(this.key, this.world, this.id);
+        const done = host.run().catch((error: unknown) => {
+          this.#failed.add(host.id); // before its own message comes
+          this.#fail(error);
+        });
+        this.#own = { host, done };
+        return done;
       });
-      this.#own = { host, done };
-      return done;
-    });
-    Promise.resolve(asked)
+    };
+    stand()
       .catch((error: unknown) => {
         if (signal.aborted) return;
         this.#fail(

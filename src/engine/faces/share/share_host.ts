@@ -22,7 +22,7 @@ interface Client {
   readonly calls: Map<number, AbortController>;
 }
 
-/** The tab's side that has the model: answers calls of all tabs, its own among them, until none is left. */
+/** The side that has the model, a tab's or the worker's: answers calls of all tabs until none is left. */
 export class ShareHost {
   readonly id = crypto.randomUUID();
   readonly #names;
@@ -32,21 +32,25 @@ export class ShareHost {
   readonly #clients = new Map<string, Client>();
   readonly #ended = new AbortController();
   #lock: string | undefined;
-  #model: LoadedModel | undefined;
+  #facts: HostFacts | undefined;
+  /** Undefined while nobody asks. */
+  #model: Promise<LoadedModel> | undefined;
+  #freed: Promise<void> | undefined;
+  #resting: ReturnType<typeof setTimeout> | undefined;
   #recoveries = 0;
   #mending: Promise<void> | undefined;
 
-  /** @param own the client of this tab that it begins for */
+  /** @param own the client of this tab that it begins for, if any */
   constructor(
     key: string,
     private readonly world: ShareWorld,
-    own: string,
+    own?: string,
   ) {
     this.#names = channelNames(key);
     this.#in = world.channel(this.#names.host);
     this.#all = world.channel(this.#names.all);
     this.#presence = new Presence(world.locks);
-    this.#client(own);
+    if (own !== undefined) this.#client(own);
   }
 
   /** Nobody is left, or the GPU is lost for good. */
@@ -61,13 +65,11 @@ export class ShareHost {
       this.#in.onmessage = ({ data }: MessageEvent) => this.#take(data as ToHost);
       this.#tell({ type: 'here' });
       const held = new Promise<string>((resolve) => this.#presence.hold(resolve));
-      this.#model = await this.world.open({
-        signal,
-        onProgress: (progress) => this.#tell({ type: 'progress', progress }),
-        onWarning: (message) => this.#tell({ type: 'warning', message }),
-      });
+      await this.#open();
       this.#lock = await held;
       for (const client of this.#clients.values()) this.#welcome(client);
+      this.#rest();
+      if (this.#clients.size === 0) this.#ended.abort(); // whoever put the worker in line is gone
       if (!signal.aborted) await new Promise((resolve) => signal.addEventListener('abort', resolve));
     } catch (error) {
       if (!signal.aborted) {
@@ -79,9 +81,48 @@ export class ShareHost {
       this.#in.close();
       this.#all.close();
       for (const client of this.#clients.keys()) this.leave(client);
-      await this.#model?.dispose();
+      clearTimeout(this.#resting);
+      await (await this.#model?.catch(() => undefined))?.dispose();
+      await this.#freed;
       this.#presence.close();
     }
+  }
+
+  /** The model, which is loaded again where nobody asked for a time. */
+  #open(): Promise<LoadedModel> {
+    clearTimeout(this.#resting);
+    return (this.#model ??= this.#load());
+  }
+
+  async #load(): Promise<LoadedModel> {
+    try {
+      await this.#freed;
+      const model = await this.world.open({
+        signal: this.#ended.signal,
+        onProgress: (progress) => this.#tell({ type: 'progress', progress }),
+        onWarning: (message) => this.#tell({ type: 'warning', message }),
+      });
+      const { info, adapters, reader, opened } = model;
+      const { noTokenizer: why, contextLength } = reader;
+      const noTokenizer = why && { code: why.code, message: why.message };
+      const prompts = { tokenizerFiles: opened.tokenizerFiles, noTokenizer, contextLength };
+      this.#facts = { info, prompts, adapters: adapters.list, stats: model.stats() };
+      return model;
+    } catch (error) {
+      this.#model = undefined;
+      throw error;
+    }
+  }
+
+  /** From here on, unless somebody asks, the model has `idle` seconds. */
+  #rest(): void {
+    const { idle } = this.world;
+    clearTimeout(this.#resting);
+    if (idle === undefined || this.ended || [...this.#clients.values()].some(({ calls }) => calls.size > 0)) return;
+    this.#resting = setTimeout(() => {
+      this.#freed = this.#model?.then((model) => model.dispose()).catch(() => {});
+      this.#model = undefined;
+    }, idle * 1000);
   }
 
   #take(message: ToHost): void {
@@ -97,7 +138,7 @@ export class ShareHost {
     if (message.host !== this.id) return;
     const entry = this.#clients.get(client);
     if (message.type === 'stop') return entry?.calls.get(message.call)?.abort();
-    if (entry) void this.#run(entry, message);
+    if (entry) void this.#run(entry, message).finally(() => this.#rest());
   }
 
   #client(id: string): Client {
@@ -109,12 +150,7 @@ export class ShareHost {
   }
 
   #welcome({ channel }: Client): void {
-    const { info, adapters, reader, opened } = this.#model!;
-    const { noTokenizer: why, contextLength } = reader;
-    const noTokenizer = why && { code: why.code, message: why.message };
-    const prompts = { tokenizerFiles: opened.tokenizerFiles, noTokenizer, contextLength };
-    const facts: HostFacts = { info, prompts, adapters: adapters.list, stats: this.#model!.stats() };
-    this.#post(channel, { type: 'welcome', lock: this.#lock!, facts });
+    this.#post(channel, { type: 'welcome', lock: this.#lock!, facts: this.#facts! });
   }
 
   /** A client closed or died: nobody hears what it asked for. */
@@ -145,10 +181,12 @@ export class ShareHost {
     for (let losses = 0; ; losses++) {
       const recoveries = this.#recoveries;
       try {
-        const model = this.#model!;
+        const model = await this.#open();
         const run = hostCalls(model)[name] as (...all: readonly unknown[]) => Promise<unknown>;
         const value = await run(hearing, ...given);
-        return end({ type: 'answer', value, stats: model.stats() });
+        const stats = model.stats();
+        this.#facts = { ...this.#facts!, stats };
+        return end({ type: 'answer', value, stats });
       } catch (error) {
         if (!isLoss(error) || losses === RECOVERIES || stop.signal.aborted) {
           return end({ type: 'failure', reason: encodeReason(error) });
@@ -163,7 +201,7 @@ export class ShareHost {
   /** Where the GPU doesn't come back, this host is none any more: calls go on with the next one. */
   async #mend(): Promise<void> {
     try {
-      await this.#model!.recover({ signal: this.#ended.signal });
+      await (await this.#model)?.recover({ signal: this.#ended.signal });
       this.#recoveries++;
     } catch {
       this.#ended.abort();

@@ -22,8 +22,12 @@ import type { LoadedModel } from '../model.js';
 export interface ShareWorld {
   readonly locks: Locks & Pick<LockManager, 'query'>;
   channel(name: string): BroadcastChannel;
-  /** Loads the model in this tab. */
+  /** Loads the model in this tab, or this worker. */
   open(options: Pick<LoadOptions, 'signal' | 'onProgress' | 'onWarning'>): Promise<LoadedModel>;
+  /** As the option. */
+  readonly idle?: number | undefined;
+  /** Puts the worker of all tabs in the line before this tab; resolves once it stands there, or can't. */
+  readonly putWorkerInLine?: (() => Promise<void>) | undefined;
 }
 
 /** Clients ask on one channel; each is answered on its own, and all are told on a third. */

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { SplitkvError } from '../../../base/errors.js';
+import { VERSION } from '../../../base/version.js';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import { MemoryLocks } from '../../../loader/testing/memory_locks.js';
 import type { RankGroup } from '../../ranks/rank_group.js';
@@ -8,11 +9,15 @@ import { load as loadHere } from '../../../index.js';
 import type { GenerateOptions, LoadOptions, Model } from '../../contracts/api.js';
 import { load } from '../load.js';
 import type { LoadedModel } from '../model.js';
+import { putInLine, WorkerLine } from './share_line.js';
+import type { ShareWorld } from './share_protocol.js';
 import { joinShared, shareKey } from './shared_model.js';
 
 const adapter = (await testAdapters()).at(-1)!.name;
 const { files } = randomFiles({ seed: 11, config: { max_position_embeddings: 512 } });
 const loadOptions = { adapter, requests: 2, contextLength: 512 } as const;
+
+const anyGpu = { requestAdapter: async () => ({}) as GPUAdapter };
 
 /** Tabs of one origin. What a tab loads is counted; `kill` ends it without a word. */
 class Origin {
@@ -21,8 +26,13 @@ class Origin {
   #tabs = 0;
   /** Of the next loads. */
   failing: unknown;
+  /** Asked by tabs that open from then on. */
+  line: WorkerLine | undefined;
 
-  constructor(readonly where: Parameters<typeof load>[0] = files) {}
+  constructor(
+    readonly where: Parameters<typeof load>[0] = files,
+    readonly idle?: number,
+  ) {}
 
   get held(): string[] {
     return this.#locks.held;
@@ -47,10 +57,16 @@ class Origin {
       this.loaded.push({ tab: number, model });
       return model;
     };
+    const { idle, line } = this;
+    const world: ShareWorld = { locks, channel, open, idle };
+    const asked = { key: `${process.pid} ${key}`, where: '', options: {}, base: undefined };
     return {
       number,
       join: (told: LoadOptions = {}): Promise<Model> =>
-        joinShared(`${process.pid} ${key}`, { locks, channel, open }, told),
+        joinShared(asked.key, { ...world, putWorkerInLine: line && (() => line.stand(asked)) }, told),
+      /** This one is no tab but a worker of all tabs. */
+      serve: (gpu: ConstructorParameters<typeof WorkerLine>[0] = anyGpu): WorkerLine =>
+        (this.line = new WorkerLine(gpu, () => world)),
       kill: async (): Promise<void> => {
         dead = true;
         for (const each of channels) each.close();
@@ -224,6 +240,97 @@ describe('one model for several tabs', () => {
     await model.dispose();
   });
 
+  test('a worker of all tabs has the model: tabs close in mid-answer, and where it dies a tab takes over', async () => {
+    const origin = new Origin();
+    const key = `worker ${VERSION}`;
+    const worker = origin.tab(key);
+    worker.serve();
+    const tabs = Array.from({ length: 4 }, () => origin.tab(key));
+    const models = await Promise.all(tabs.map((tab) => tab.join()));
+    expect(origin.loaded.map(({ tab }) => tab)).toEqual([worker.number]);
+    const last = models.at(-1)!;
+    const pieces: string[] = [];
+    const [cut, other] = [last.generate(prompt, drawn), last.generate(prompt, greedy)];
+    for await (const piece of cut) {
+      // Three tabs, then the worker.
+      if (pieces.push(piece) % 4 !== 0 || pieces.length > 16) continue;
+      expect(origin.loaded).toHaveLength(1);
+      await (tabs[pieces.length / 4 - 1] === tabs[3] ? worker : tabs[pieces.length / 4 - 1]!).kill();
+    }
+    const { tokens } = await cut.result;
+    expect({ text: pieces.join(''), tokens }).toEqual(expected[1]);
+    expect((await other.result).tokens).toEqual(expected[0]!.tokens);
+    expect(origin.loaded.map(({ tab }) => tab)).toEqual([worker.number, tabs[3]!.number]);
+    await last.dispose();
+    await vi.waitFor(() => expect(origin.held).toEqual([]), { timeout: 10_000 });
+  });
+
+  test('a worker frees the model with the last tab and loads again for the next; one that can load none leaves it to tabs', async () => {
+    const origin = new Origin();
+    const key = `next ${VERSION}`;
+    const worker = origin.tab(key);
+    const line = worker.serve();
+    for (const loads of [1, 2]) {
+      const model = await origin.tab(key).join();
+      expect(await whole(model.generate(prompt, greedy))).toEqual(expected[0]);
+      expect(origin.loaded.map(({ tab }) => tab)).toEqual(Array<number>(loads).fill(worker.number));
+      await model.dispose();
+      await vi.waitFor(() => expect(origin.held).toEqual([]), { timeout: 10_000 });
+    }
+    origin.failing = new SplitkvError('limit', 'no room');
+    const results = await Promise.allSettled([0, 1].map(() => origin.tab(key).join()));
+    for (const result of results) expect(result).toMatchObject({ reason: { code: 'limit', message: 'no room' } });
+    origin.failing = undefined;
+    await vi.waitFor(() => expect(origin.held).toEqual([]), { timeout: 10_000 });
+    // Nobody says hello.
+    await line.stand({ key: `${process.pid} ${key}`, where: '', options: {}, base: undefined });
+    await vi.waitFor(() => expect(origin.loaded).toHaveLength(3), { timeout: 60_000 });
+    await vi.waitFor(() => expect(origin.held).toEqual([]), { timeout: 10_000 });
+
+    origin.tab(key).serve({ requestAdapter: async () => null });
+    for (const other of [key, 'next 0.0.1']) {
+      if (other !== key) origin.tab(other).serve();
+      const tab = origin.tab(other);
+      const model = await tab.join();
+      expect(origin.loaded.at(-1)!.tab).toBe(tab.number);
+      await model.dispose();
+      await vi.waitFor(() => expect(origin.held).toEqual([]), { timeout: 10_000 });
+    }
+  });
+
+  test('a model that nobody asks is freed after a time, and loaded again for the next question', async () => {
+    const origin = new Origin(files, 1);
+    const [host, tab] = [origin.tab('idle'), origin.tab('idle')];
+    await host.join();
+    const model = await tab.join();
+    const disposed = (): Promise<unknown>[] =>
+      origin.loaded.map(async (each) => each.model.generate(prompt, { maxTokens: 1 }).result.catch(() => 'disposed'));
+    for (const loads of [1, 2]) {
+      expect(await whole(model.generate(prompt, greedy))).toEqual(expected[0]);
+      expect(origin.loaded).toHaveLength(loads);
+      const { model: loaded } = origin.loaded.at(-1)!;
+      const dispose = vi.spyOn(loaded, 'dispose');
+      // Longer than that: while it answers it stays.
+      const long = model.generate(prompt, { ...greedy, maxTokens: 200 });
+      for await (const _ of long.deltas()) expect(dispose).not.toHaveBeenCalled();
+      await vi.waitFor(() => expect(dispose).toHaveBeenCalledOnce(), { timeout: 10_000 });
+    }
+    expect(await Promise.all(disposed())).toEqual(['disposed', 'disposed']);
+    // Who comes now is told of it without a load, and a load that fails is of the question that needed it.
+    const late = await origin.tab('idle').join();
+    expect(late.info.plan).toEqual(model.info.plan);
+    expect(origin.loaded).toHaveLength(2);
+    origin.failing = new SplitkvError('io', 'the server is away');
+    await expect(late.generate(prompt, greedy).result).rejects.toMatchObject({ code: 'io' });
+    origin.failing = undefined;
+    expect(await whole(late.generate(prompt, greedy))).toEqual(expected[0]);
+    await host.kill();
+    expect(await whole(model.generate(prompt, drawn))).toEqual(expected[1]);
+    expect(origin.loaded.map(({ tab: of }) => of)).toEqual([...Array<number>(3).fill(host.number), tab.number]);
+    for (const each of [model, late]) await each.dispose();
+    await vi.waitFor(() => expect(origin.held).toEqual([]), { timeout: 10_000 });
+  });
+
   test('a GPU that is lost comes back, or another tab takes over; texts are the same', async () => {
     const origin = new Origin();
     const [host, heir] = [origin.tab('lost'), origin.tab('lost')];
@@ -315,6 +422,32 @@ test('what is denied, and another version of the library, is told in a word', as
   await shared.dispose();
 });
 
+test('a worker that fails to start, or can be sent nothing, is waited for no longer', async () => {
+  const asked = { key: 'a 1', where: 'a', options: {}, base: undefined };
+  const forbidden = (): SharedWorker => {
+    throw new DOMException('of another origin', 'SecurityError');
+  };
+  await putInLine(forbidden, asked);
+  const [started, posted]: [unknown[], unknown[]] = [[], []];
+  const worker = {
+    onerror: () => {},
+    port: { onmessage: () => {}, postMessage: (message: unknown) => posted.push(message) },
+  };
+  const start = (name: string): SharedWorker => {
+    started.push(name);
+    return worker as unknown as SharedWorker;
+  };
+  for (const end of [() => worker.onerror(), () => worker.port.onmessage()]) {
+    const waits = putInLine(start, asked);
+    end();
+    await waits;
+  }
+  expect([started, posted]).toEqual([
+    ['a 1', 'a 1'],
+    [asked, asked],
+  ]);
+});
+
 test('pages share what is of one place and has the same options', async () => {
   const key = (where: string, options: LoadOptions = {}, page = 'https://a.test/x/'): Promise<string> =>
     shareKey(where, options, page);
@@ -344,4 +477,5 @@ test('pages share what is of one place and has the same options', async () => {
 test('Node has no tabs', async () => {
   await expect(loadHere('models/tiny-gqa', { share: true })).rejects.toMatchObject({ code: 'usage' });
   await expect(loadHere('models/tiny-gqa', { share: 'yes' as never })).rejects.toThrow('true or false');
+  await expect(loadHere('models/tiny-gqa', { idle: 60 })).rejects.toThrow('give share, too');
 });

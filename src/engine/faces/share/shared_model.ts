@@ -1,12 +1,14 @@
 /**
  * Room: one model for all tabs of an origin (`share`). Here is what a tab's user gets, and by what tabs meet; share_client.ts is
- * a tab's side that asks, share_host.ts the side of the tab that has the model, share_protocol.ts what they say to each other.
+ * a tab's side that asks, share_host.ts the side that has the model, a tab or the worker of all tabs (share_line.ts),
+ * share_protocol.ts what they say to each other.
  */
 
 import { anySignal, unsupportedError, usageError, withAbort } from '../../../base/errors.js';
 import { checkOptions, defined } from '../../../base/options.js';
+import { baseAddress } from '../../../base/platform.js';
 import { VERSION } from '../../../base/version.js';
-import { hashName } from '../../../loader/cache/opfs.js';
+import { hashName, keepStorage } from '../../../loader/cache/opfs.js';
 import { catalogModel } from '../../../loader/hub/catalog.js';
 import { hubForm } from '../../../loader/hub/hub_options.js';
 import type { Source } from '../../../loader/index.js';
@@ -61,7 +63,9 @@ import {
   tokenizeWith,
 } from '../model.js';
 import { ShareClient } from './share_client.js';
+import { type ForWorker, putInLine } from './share_line.js';
 import type { AskedPrompt, Given, HostFacts, ShareWorld } from './share_protocol.js';
+import { startShared } from './share_script.js';
 
 /** What each tab has of its own, and what says who may read the files: the model is the same. */
 const OWN = ['share', 'fetch', 'headers', 'hubToken', 'cache', 'onProgress', 'onWarning', 'signal'];
@@ -84,22 +88,40 @@ export async function loadShared(
       'share: this page has no Web Locks or no BroadcastChannel: serve it over https or from localhost, or load without share',
     );
   }
-  const { share: _, ...own } = options;
-  const open: ShareWorld['open'] = async (told) => (await load(where, { ...own, ...told }, join)) as LoadedModel;
-  return joinShared(await shareKey(where, options), worldOf(locks, open), options);
+  const { share: _, idle, ...own } = options;
+  const key = await shareKey(where, options);
+  const world: ShareWorld = {
+    locks,
+    idle,
+    channel: (name) => new BroadcastChannel(name),
+    open: async (told) => (await load(where, { ...own, ...told }, join)) as LoadedModel,
+    putWorkerInLine: workerFor(key, String(where as string | URL), options), // shareKey takes nothing else
+  };
+  return joinShared(key, world, options);
 }
 
-const worldOf = (locks: ShareWorld['locks'], open: ShareWorld['open']): ShareWorld => ({
-  locks,
-  channel: (name) => new BroadcastChannel(name),
-  open,
-});
+/** Undefined where the worker couldn't load the model: it has neither a page's functions nor, in Chrome, workers of its own. */
+function workerFor(key: string, where: string, options: LoadOptions): ShareWorld['putWorkerInLine'] {
+  const { share: _, fetch, onProgress: _onProgress, onWarning: _onWarning, signal: _signal, ...own } = options;
+  if (!startShared || typeof SharedWorker === 'undefined' || fetch || own.workers) return undefined;
+  if (own.cache !== false) keepStorage(); // workers can't ask
+  const asked: ForWorker = { key, where, options: withoutUrls(own) as LoadOptions, base: baseAddress() };
+  return () => putInLine(startShared!, asked);
+}
+
+/** URLs can't be sent. */
+const withoutUrls = (value: unknown): unknown => {
+  if (value instanceof URL) return value.href;
+  if (Array.isArray(value)) return value.map(withoutUrls);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, withoutUrls(each)]));
+};
 
 /** Equal for tabs that share: of the model's place, the options and the library's version. @throws SplitkvError `usage` */
 export async function shareKey(
   where: string | URL | readonly File[] | Source,
   options: LoadOptions,
-  base = globalThis.document?.baseURI ?? globalThis.location?.href,
+  base = baseAddress(),
 ): Promise<string> {
   if (typeof where !== 'string' && !(where instanceof URL)) {
     throw usageError('share: files and Source objects are of one tab: give a URL or a name of a model');

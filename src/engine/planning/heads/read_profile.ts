@@ -1,4 +1,4 @@
-import { isNode } from '../../../base/platform.js';
+import { baseAddress, isNode } from '../../../base/platform.js';
 import { ioError, messageOf } from '../../../base/errors.js';
 import { parseProfile } from '../../../arrangement/index.js';
 import type { LoadOptions, Profile } from '../../contracts/api.js';
@@ -16,7 +16,7 @@ export async function readProfile(where: Profile | string | URL, request?: LoadO
 async function textAt(name: string, request: typeof fetch = (...args) => fetch(...args)): Promise<string> {
   try {
     if (!isNode() || /^https?:/.test(name)) {
-      const response = await request(name);
+      const response = await request(isNode() ? name : new URL(name, baseAddress()));
       if (!response.ok) throw new Error(`${response.status} ${response.statusText}`);
       return await response.text();
     }

@@ -97,6 +97,27 @@ describe('cost policy', () => {
     expect(clock.step()).toEqual([550, 550]);
   });
 
+  test('before times are known, contexts that come one after the other run together, or after a few iterations', () => {
+    const config = { mode: 'cost', enable_balance: true, timeout_iters: 40, batching_wait_iters: 5 } as const;
+    const fresh = (): Clock => {
+      const clock = new Clock({ attentionDpConfig: config });
+      clock.submit(100, 3000);
+      clock.step();
+      return clock;
+    };
+    const clock = fresh();
+    clock.submit(600, 5);
+    expect(clock.step()).toEqual([0, 0]);
+    clock.submit(600, 5);
+    expect(clock.step()).toEqual([600, 600]);
+    const alone = fresh();
+    alone.submit(600, 5);
+    expect(alone.wait(20)).toBe(5);
+    const urgent = fresh();
+    urgent.submit(600, 5, 60);
+    expect(urgent.wait(20)).toBe(0);
+  });
+
   test('a lone context waits for company, and runs with it', () => {
     const clock = new Clock().warmUp();
     clock.submit(200, 5);

@@ -35,8 +35,8 @@ const READING = 0.02;
  * cost:      what a context row has cost on average under this very rule, wait included; no more than one costs that runs at once
  *            alone, otherwise waits that were too long would make the next ones look worthwhile.
  *
- * They also run at once when no rank generates, when times aren't known yet, when one has waited long enough (`patience`), and
- * when one would miss its deadline. Of those that could run, the ones that would keep one rank busy long after the others stay
+ * They also run at once when no rank generates, when one has waited long enough (`patience`), and when one would miss its
+ * deadline. Until times are known they run once each rank has one, or after `batching_wait_iters`. Of those that could run, the ones that would keep one rank busy long after the others stay
  * behind, and wait anew: once, then they run.
  *
  * Sequences that run go to another rank where reading the cache takes long on theirs, as with token parallelism (kv_policy.ts).
@@ -81,7 +81,7 @@ export class CostPolicy implements ContextPolicy {
       if (cost !== undefined) placement = placement.cut(cost, (each) => each.leftOut || mustRun(each));
       if (placement.assigned.length > 0) leaveOut(able, placement, situation.iteration);
       this.#account(placement, situation);
-    }
+    } else if (this.#awaitsCompany(able, placement, situation)) return true;
     this.#bind(placement, waiting);
     this.#keepPlace(nth(able, 0), waiting, situation);
     return true;
@@ -99,6 +99,16 @@ export class CostPolicy implements ContextPolicy {
   /** Whether waiting is an option at all. */
   #weighs(situation: Situation): boolean {
     return this.config.attentionDp.enableBalance && this.#times.known && running(situation) > 0;
+  }
+
+  /** Times aren't known yet, a rank would idle beside these contexts, and they may come to have company soon. */
+  #awaitsCompany(able: readonly Sequence[], { assigned }: Placement, situation: Situation): boolean {
+    const { enableBalance, batchingWaitIters } = this.config.attentionDp;
+    if (!enableBalance || this.#times.known || running(situation) === 0) return false;
+    const served = new Set(assigned.map(({ rank }) => rank));
+    const mayWait = ({ readySince, firstTokenDeadline }: Sequence): boolean =>
+      situation.iteration - readySince < batchingWaitIters && firstTokenDeadline === Infinity;
+    return situation.ranks.some((rank) => rank.numFreeSlots > 0 && !served.has(rank)) && able.every(mayWait);
   }
 
   /** Tells who may not wait one iteration more: by its patience, or its deadline. */

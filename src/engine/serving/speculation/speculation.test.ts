@@ -9,6 +9,7 @@ import { modelShape } from '../../../model/shape.js';
 import type { RandomModelOptions } from '../../../model/testing/random_model.js';
 import { arrangedPlan } from '../../../placement/index.js';
 import { randomArrangement } from '../../../placement/testing/arrangements.js';
+import { Guess } from '../../testing/guess.js';
 import { randomFiles } from '../../testing/random_source.js';
 import { type EngineSetup, openRunner } from '../../testing/open_runner.js';
 import { Engine, type EngineRequest } from '../engine.js';
@@ -16,7 +17,7 @@ import { placing } from '../rank_balance.js';
 import type { RankRunner } from '../../ranks/rank_runner.js';
 import { DraftModel, ModelDrafter } from './draft_model.js';
 import { Ngrams } from './ngrams.js';
-import { type Drafter, MAX_DRAFTS, type Proposal, Speculation } from './speculation.js';
+import { type Drafter, MAX_DRAFTS, Speculation } from './speculation.js';
 
 const adapter = (await testAdapters()).at(-1)!;
 const VOCAB = 320;
@@ -162,26 +163,6 @@ const plain = (name: ModelName, { variants = 'auto', compression }: Opening): Pr
   if (!known.has(key)) known.set(key, computed());
   return known.get(key)!;
 };
-
-/** Knows what comes, and is often wrong: at any place of what it proposes, or not at all. */
-class Guess implements Drafter {
-  readonly #random = new Random(11);
-  #at = 0;
-
-  constructor(readonly answer: readonly number[]) {}
-
-  take(): void {
-    this.#at++;
-  }
-
-  propose(most: number): Proposal {
-    const length = this.#random.integer(most + 1);
-    const right = this.answer.slice(this.#at, this.#at + length);
-    const wrong = this.#random.integer(length + 4);
-    const tokens = right.map((token, at) => (at === wrong ? (token + 1) % VOCAB : token));
-    return { length: tokens.length, sureness: 0.5, tokens: (count) => tokens.slice(0, count) };
-  }
-}
 
 /** What is proposed for each request's prompt: what comes, now right and now wrong, or by n-grams. */
 const guesses = (answers: readonly Answer[]): Speculation => {

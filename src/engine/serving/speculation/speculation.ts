@@ -109,7 +109,7 @@ export class Speculation {
    * @param comesBack wrong drafts cost a step more: a state is taken back
    * @param ahead steps in flight, which are awaited before: what they sample may be the end of what is sure, unless it is computed then
    */
-  choose(drafters: readonly Drafter[], comesBack: boolean, ahead: number): Choice | undefined {
+  choose(drafters: readonly Pick<Drafter, 'propose'>[], comesBack: boolean, ahead: number): Choice | undefined {
     let best: Choice | undefined;
     let most = LEAST_GAIN;
     for (const drafter of drafters) {

@@ -1,6 +1,13 @@
 import { modelShape } from '../../../model/shape.js';
 import type { RandomModelOptions } from '../../../model/testing/random_model.js';
-import { arrangedPlan, type CopySharing, makePlan, type Plan, type PlanOptions } from '../../../placement/index.js';
+import {
+  arrangedPlan,
+  bySpeed,
+  type CopySharing,
+  makePlan,
+  type Plan,
+  type PlanOptions,
+} from '../../../placement/index.js';
 import { randomArrangement } from '../../../placement/testing/arrangements.js';
 import type { KvType, WeightType } from '../../contracts/api.js';
 import { randomFiles } from '../random_source.js';
@@ -176,6 +183,13 @@ const anywhere = (ranks: number, copies = 0, sharing: CopySharing = 'lanes', pip
     const options = { pipeline, ...(copies > 0 ? { seed: 40 + ranks, copies, sharing } : { seed: ranks }) };
     return arrangedPlan(randomArrangement(shape, ranks, options), shape, sharing);
   },
+  devices: false,
+});
+
+/** On ranks of these speeds: the faster ones have more. */
+const unlike = (policy: string, speeds: readonly number[]): PlanCase => ({
+  name: `${policy} on ranks as fast as ${speeds.join(' : ')}`,
+  make: (model) => bySpeed(makePlan(policy, speeds.length, shapeOf(model)), shapeOf(model), speeds).at(-1)!,
   devices: false,
 });
 
@@ -412,6 +426,31 @@ export const contracts: readonly Contract[] = [
     lengths: [257, 700],
     prefillChunk: 512,
     plans: [anywhere(3), anywhere(8), anywhere(8, 3)],
+  },
+  {
+    model: 'qwen2',
+    weights: 'q8',
+    kv: 'f16',
+    lengths: [257, 2100],
+    prefillChunk: 512,
+    plans: [
+      unlike('tp', [10, 6]),
+      unlike('sp', [10, 6]),
+      unlike('tp', [5, 1, 1]),
+      unlike('tp+sp', [3, 1, 2, 2]),
+      unlike('tp', [5, 1, 1, 1, 2, 2, 1, 1]),
+      unlike('adp', [10, 6]),
+      unlike('adp x tp', [3, 2, 1, 1]),
+      unlike('pp x sp', [1, 2, 3, 1]),
+    ],
+  },
+  {
+    model: 'deepseek',
+    weights: 'f32',
+    kv: 'f32',
+    lengths: [257, 700],
+    prefillChunk: 512,
+    plans: [unlike('tp', [3, 1]), unlike('adp', [1, 2, 3]), unlike('ep', [3, 1])],
   },
   {
     model: 'qwen3_moe',
