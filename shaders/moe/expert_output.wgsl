@@ -9,6 +9,8 @@ const GELU: bool = false; // variant
 const CLAMPED: bool = false; // variant
 /// Outputs of a matrix have a bias each, before all else.
 const BIASED: bool = false; // variant
+/// With BIASED: of each (row, slot) by itself, [rows][top_k][matrices][32 tiles].
+const ROW_BIAS: bool = false; // variant
 
 /// exp only of numbers <= 0, so that it can't overflow.
 fn silu(g: f32) -> f32 {
@@ -24,8 +26,9 @@ fn clamped_swiglu(gate: f32, up: f32) -> f32 {
 }
 
 /// `expert`: counted from the shard's first; `matrix`: 1 is up.
-fn bias_of(expert: u32, matrix: u32, n: u32) -> f32 {
-  let tile = ((params.bias_first + expert) * params.matrices + matrix) * params.tiles;
+fn bias_of(pair: u32, expert: u32, matrix: u32, n: u32) -> f32 {
+  let own = select(params.bias_first + expert, pair, ROW_BIAS);
+  let tile = (own * params.matrices + matrix) * params.tiles;
   return bias[tile * 32u + n];
 }
 
@@ -38,9 +41,9 @@ fn write_output(pair: u32, expert: u32, n: u32, gate_sum: f32, sum: f32) {
   var gate = gate_sum;
   var value = sum;
   if (BIASED) {
-    value += bias_of(expert, params.matrices - 1u, n);
+    value += bias_of(pair, expert, params.matrices - 1u, n);
     if (SWIGLU) {
-      gate += bias_of(expert, 0u, n);
+      gate += bias_of(pair, expert, 0u, n);
     }
   }
   var result = value;

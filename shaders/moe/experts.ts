@@ -33,6 +33,8 @@ export interface ExpertProblem {
   readonly clamped?: { readonly alpha: number; readonly limit: number } | undefined;
   /** Every output has a bias; a matrix's follow each other as its rows do, with their padding. */
   readonly bias?: boolean;
+  /** With `bias`: each (row, slot) has its own, [rows][topK][rows of the matrix with their padding]. */
+  readonly rowBias?: boolean;
   /** Of the experts in the bias buffer, the first that is in the weight buffer; default 0. */
   readonly biasFirst?: number;
   /** Elements between rows of x: a multiple of 4, at least inFeatures aligned to 32; the padding is zero. */
@@ -116,6 +118,7 @@ export function planExperts(kernel: string, problem: ExpertProblem, traits: Devi
       ERF: false,
       CLAMPED: clamped !== undefined,
       BIASED: bias,
+      ROW_BIAS: problem.rowBias === true,
     },
     params: {
       rows,

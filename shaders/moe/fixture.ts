@@ -44,7 +44,9 @@ export function expertInputs(problem: ExpertProblem, random: Random): HostArrays
     x,
     weight: packed.weight,
     ...(packed.scale ? { scale: packed.scale } : {}),
-    ...(problem.bias && { bias: random.normals(((problem.biasFirst ?? 0) + count) * expertRows, 2) }),
+    ...(problem.bias && {
+      bias: random.normals((problem.rowBias ? rows * topK : (problem.biasFirst ?? 0) + count) * expertRows, 2),
+    }),
     out: new Float32Array(rows * topK * outStride).fill(UNTOUCHED),
   };
 }

@@ -37,7 +37,8 @@ export function expertReference(
     const dot = (row: number): number => {
       let sum = 0;
       for (let k = 0; k < inFeatures; k++) sum += w[(expert * expertRows + row) * inFeatures + k]! * x![xStart + k]!;
-      return sum + (problem.bias ? bias![(biasFirst + expert) * expertRows + row]! : 0);
+      const own = problem.rowBias ? pair : biasFirst + expert;
+      return sum + (problem.bias ? bias![own * expertRows + row]! : 0);
     };
     const { alpha = 1, limit = Infinity } = problem.clamped ?? {};
     const activated = (gate: number, up: number): number => {

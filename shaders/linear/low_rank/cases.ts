@@ -19,7 +19,7 @@ function lowRankCase(
   rest: Partial<LowRankProblem> = {},
   races = false,
 ): KernelCase<LowRankProblem> {
-  const { segments = ONE } = rest;
+  const { segments = ONE, groups } = rest;
   const { start, end } = segmentRange(modelInFeatures, segments);
   const down = part === 'down';
   const outs = down ? WIDEST : outFeatures;
@@ -32,8 +32,8 @@ function lowRankCase(
       outFeatures: outs,
       segments,
       modelInFeatures,
-      xStride: down ? alignUp(end - start, 32) : WIDEST,
-      outStride: alignUp(outs, 32),
+      xStride: down ? alignUp(groups ? groups.count * groups.stride : end - start, 32) : WIDEST,
+      outStride: alignUp(groups && !down ? groups.count * groups.stride : outs, 32),
       ...rest,
     },
     seed: 5,
@@ -45,34 +45,46 @@ function lowRankCase(
   };
 }
 
+const SOME = { topK: 3, first: 2, count: 3 };
 const CUT = { total: 8, align: 32, first: 2, count: 3 };
 
 function inputs(problem: LowRankProblem, random: Random): HostArrays {
-  const { rows, part, outFeatures, segments, modelInFeatures, xStride, outStride, bias } = problem;
+  const { rows, part, outFeatures: outs, segments, modelInFeatures, xStride, outStride, bias, groups } = problem;
   const { start, end } = segmentRange(modelInFeatures, segments);
-  const { total, first = 0, count = total - first } = segments;
+  const { total, first = 0 } = segments;
+  const count = groups?.count ?? segments.count ?? total - first;
+  const own = groups && !groups.shared ? groups.count : 1;
+  const outFeatures = own * outs;
   const table: number[] = [];
   const factors: number[] = [];
-  for (const rank of RANKS) {
+  // Experts of an adapter differ in their ranks.
+  const { topK = 1, count: each = 1, xPerSlot = true } = problem.experts ?? {};
+  for (const rank of RANKS.flatMap((of, place) =>
+    Array.from({ length: each }, (_, e) => RANKS[(place + e) % 3] ?? of),
+  )) {
     const a = factors.length;
-    const values = random.normals(part === 'down' ? 2 * rank * (end - start) : rank * outFeatures);
+    const values = random.normals(part === 'down' ? 2 * rank * own * (end - start) : rank * outFeatures);
     if (part === 'down') table.push(a, 0, 2 * rank, rank);
     else {
       table.push(0, a, 2 * rank, rank);
       // The first part of the outputs reads the first half of A x.
-      for (let n = 0; n < outFeatures; n++) factors.push(n < outFeatures / 3 ? 0 : rank);
+      for (let n = 0; n < outFeatures; n++) factors.push(n % outs < outs / 3 ? 0 : rank);
     }
     for (const value of values) factors.push(value);
   }
   return {
-    x: random.normals((part === 'down' ? rows : count * rows) * xStride),
+    x: random.normals((part === 'down' ? rows * (xPerSlot ? topK : 1) : count * rows * topK) * xStride),
     factors: Float32Array.from(factors),
     table: Uint32Array.from(table),
     // A row beyond the slots is none.
     row_info: Uint32Array.from({ length: 2 * rows }, (_, at) => (at === 2 * rows - 1 && rows > 4 ? NO_PLACE : at >> 1)),
     places: Uint32Array.from({ length: rows }, (_, slot) => [2, NO_PLACE, 0, 1][slot % 4]!),
-    ...(bias ? { bias: random.normals(outFeatures) } : {}),
-    ...(part === 'add' ? { out: random.normals(count * rows * outStride) } : {}),
+    // Some are before those here, some behind.
+    ...(problem.experts && {
+      expert_ids: Uint32Array.from({ length: rows * topK }, (_, at) => (at * 5 + Math.floor(at / topK)) % (each + 4)),
+    }),
+    ...(bias ? { bias: random.normals(each * outFeatures) } : {}),
+    ...(part === 'add' ? { out: random.normals((groups ? 1 : count) * rows * outStride) } : {}),
   };
 }
 
@@ -89,6 +101,24 @@ export const suite: KernelSuite<typeof lowRank.bindings, typeof lowRank.params, 
     lowRankCase('bias, none', 'bias', 6, 64, 70, {}, true),
     lowRankCase('bias', 'bias', 9, 64, 200, { bias: true }),
     lowRankCase('added to segments', 'add', 7, 520, 130, { segments: CUT }),
+    lowRankCase('down, 3 groups of their own A', 'down', 6, 24, 0, { groups: { count: 3, stride: 40, shared: false } }),
+    lowRankCase('down, 3 groups of one A', 'down', 4, 96, 0, { groups: { count: 3, stride: 96, shared: true } }, true),
+    lowRankCase('added to 3 groups by one B', 'add', 6, 24, 96, { groups: { count: 3, stride: 112, shared: true } }),
+    lowRankCase('added to 5 groups of their own B', 'add', 5, 96, 70, {
+      groups: { count: 5, stride: 70, shared: false },
+    }),
+    lowRankCase('down, experts 2 to 4', 'down', 6, 40, 0, { experts: { ...SOME, xPerSlot: false } }),
+    lowRankCase('down, experts 2 to 4, each of its own x', 'down', 5, 96, 0, { experts: { ...SOME, xPerSlot: true } }),
+    lowRankCase(
+      'bias of experts 2 to 4',
+      'bias',
+      6,
+      64,
+      70,
+      { experts: { ...SOME, xPerSlot: true }, bias: true },
+      true,
+    ),
+    lowRankCase('bias, none, of experts 2 to 4', 'bias', 5, 64, 70, { experts: { ...SOME, xPerSlot: true } }),
     lowRankCase('down, 256 x 4096', 'down', 256, 4096, 0),
     lowRankCase('bias, 256 x 6144', 'bias', 256, 4096, 6144),
   ],
@@ -98,7 +128,11 @@ export const suite: KernelSuite<typeof lowRank.bindings, typeof lowRank.params, 
     part,
     segments: { total, first = 0, count = total - first },
     outStride,
+    groups,
+    experts,
   }): Record<string, { type: 'f32'; length: number }> =>
-    part === 'add' ? {} : { out: { type: 'f32', length: count * rows * outStride } },
+    part === 'add'
+      ? {}
+      : { out: { type: 'f32', length: (groups?.count ?? count) * rows * (experts?.topK ?? 1) * outStride } },
   reference,
 };

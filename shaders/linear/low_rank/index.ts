@@ -1,3 +1,4 @@
+import { limitError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import segmentsWgsl from '../../lib/segments.wgsl?raw';
@@ -20,6 +21,21 @@ export interface LowRankProblem {
   /** Of 'down': element of a row of x that the contraction starts at; default 0. */
   readonly xOffset?: number;
   readonly outStride: number;
+  /**
+   * Instead of segments, of 'down' and 'add': a product of `modelInFeatures` for each of so many parts of a row of x, or of out, that lie
+   * `stride` apart. `shared`: by the same factor; otherwise each by columns or rows of its own.
+   */
+  readonly groups?: { readonly count: number; readonly stride: number; readonly shared: boolean };
+  /**
+   * Of 'down' and 'bias': a row has `topK` products, by experts of its own, of which `count` from `first` on are here. x is [rows][topK]
+   * with `xPerSlot`.
+   */
+  readonly experts?: {
+    readonly topK: number;
+    readonly first: number;
+    readonly count: number;
+    readonly xPerSlot: boolean;
+  };
   /** Of 'bias': the matrix has one. */
   readonly bias?: boolean;
 }
@@ -37,13 +53,14 @@ export const lowRank = defineKernel({
     table: 'read',
     row_info: 'read',
     places: 'read',
+    expert_ids: 'read',
     bias: 'read',
     out: 'read_write',
   },
   params: {
     rows: 'u32',
     out_features: 'u32',
-    in_features: 'u32',
+    factor_stride: 'u32',
     model_in_features: 'u32',
     segment_total: 'u32',
     segment_align: 'u32',
@@ -51,18 +68,36 @@ export const lowRank = defineKernel({
     x_stride: 'u32',
     x_offset: 'u32',
     out_stride: 'u32',
+    factor_group: 'u32',
+    group_stride: 'u32',
+    top_k: 'u32',
+    x_divisor: 'u32',
+    expert_first: 'u32',
+    expert_count: 'u32',
   },
-  plan({ part, segments, modelInFeatures, ...problem }: LowRankProblem) {
+  plan({ part, segments, modelInFeatures, groups, experts, ...problem }: LowRankProblem, { limits }) {
     const { rows, outFeatures, xStride, xOffset = 0, outStride, bias = false } = problem;
     const { total, align, first = 0, count = total - first } = segments;
     const { start, end } = segmentRange(modelInFeatures, segments);
+    const width = part === 'down' ? end - start : outFeatures;
+    const own = groups && !groups.shared;
+    const topK = experts?.topK ?? 1;
+    const most = limits.maxComputeWorkgroupsPerDimension;
+    if (rows * topK > most)
+      throw limitError(`low_rank: ${rows} rows of ${topK} experts each exceed ${most} workgroups: use smaller steps`);
     return {
       wgsl: [segmentsWgsl, stepsWgsl, lowRankWgsl],
-      constants: { DOWN: part === 'down', ADDS: part === 'add', BIAS: bias },
+      constants: {
+        DOWN: part === 'down',
+        ADDS: part === 'add',
+        BIAS: bias,
+        GROUPED: groups !== undefined,
+        EXPERTS: experts !== undefined,
+      },
       params: {
         rows,
         out_features: outFeatures,
-        in_features: end - start,
+        factor_stride: own ? groups.count * width : width,
         model_in_features: modelInFeatures,
         segment_total: total,
         segment_align: align,
@@ -70,8 +105,18 @@ export const lowRank = defineKernel({
         x_stride: xStride,
         x_offset: xOffset,
         out_stride: outStride,
+        factor_group: own ? width : 0,
+        group_stride: groups?.stride ?? 0,
+        top_k: topK,
+        x_divisor: experts && !experts.xPerSlot ? topK : 1,
+        expert_first: experts?.first ?? 0,
+        expert_count: experts?.count ?? 1,
       },
-      grid: (step) => [part === 'down' ? outFeatures : ceilDiv(outFeatures, THREADS), Math.min(step.rows, rows), count],
+      grid: (step) => [
+        part === 'down' ? outFeatures : ceilDiv(outFeatures, THREADS),
+        Math.min(step.rows, rows) * topK,
+        groups?.count ?? count,
+      ],
     };
   },
 });

@@ -4,16 +4,23 @@
 //   ADDS:  out[s][r][n] += sum_j B[n][j] x[s][r][first[n] + j]
 //   else:  out[r][n] = bias[n] + sum_j B[n][j] x[r][first[n] + j], what a linear kernel adds as the bias of a row
 //
+// GROUPED: instead of segments, a product each of parts of a row of x (DOWN), and of out (ADDS), that lie `group_stride` apart:
+// with columns of A of each, or rows of B, side by side, or with the same ones (factor_group 0).
+//
 // A row without an adapter isn't written, but by the last, which gives it bias[n], or -0, which changes no sum.
 //
+// EXPERTS: a row stands for top_k of its experts, each with a product of its own: what is said of rows holds for (row, slot)s, of which
+// x_divisor share a row of x. There is an entry for each expert of an adapter, and biases of each.
+//
 // x:        f32 [rows][x_stride], from element x_offset on the rank's slice of the contraction; otherwise what DOWN gave
-// factors:  f32; of an adapter from element table.x on A [width][in_features]; from table.y on first [out_features] and then
-//           B^T [rank][out_features]
+// factors:  f32; of an adapter from element table.x on A [width][factor_stride]; from table.y on first [factor_stride] and then
+//           B^T [rank][factor_stride]
 // table:    by the adapter's place: (where A is, where B is, width of A x, most elements of it that an output reads)
 // row_info: [rows]: (position, slot)
+// expert_ids: u32 [rows][top_k], of which expert_first .. expert_first + expert_count - 1 are here
 // places:   by slot: of its adapter; 0xffffffff without one
 // bias:     [out_features] f32
-// out:      f32 [segment_count][rows][out_stride]
+// out:      f32 [segment_count][rows][out_stride]; ADDS and GROUPED: [rows][out_stride]
 //
 // Grid: x = an output with DOWN, otherwise 64; y = row, z = segment. With DOWN 64 threads share a contraction: thread t takes the
 // elements t, t + 64, ... of the segment in order; then halves of the threads are added.
@@ -22,19 +29,22 @@
 const DOWN: bool = true; // variant
 const ADDS: bool = false; // variant
 const BIAS: bool = false; // variant
+const GROUPED: bool = false; // variant
+const EXPERTS: bool = false; // variant
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> factors: array<f32>;
 @group(0) @binding(2) var<storage, read> table: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> row_info: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read> places: array<u32>;
-@group(0) @binding(5) var<storage, read> bias: array<f32>;
-@group(0) @binding(6) var<storage, read_write> out: array<f32>;
+@group(0) @binding(5) var<storage, read> expert_ids: array<u32>;
+@group(0) @binding(6) var<storage, read> bias: array<f32>;
+@group(0) @binding(7) var<storage, read_write> out: array<f32>;
 
 struct Params {
   rows: u32,
   out_features: u32,
-  in_features: u32,
+  factor_stride: u32,
   model_in_features: u32,
   segment_total: u32,
   segment_align: u32,
@@ -42,22 +52,40 @@ struct Params {
   x_stride: u32,
   x_offset: u32,
   out_stride: u32,
+  factor_group: u32,
+  group_stride: u32,
+  top_k: u32,
+  x_divisor: u32,
+  expert_first: u32,
+  expert_count: u32,
 }
-@group(0) @binding(7) var<uniform> params: Params;
+@group(0) @binding(8) var<uniform> params: Params;
 
 var<workgroup> partials: array<f32, 64>;
 
+/// Counted from the first one here; experts before it wrap around to large numbers.
+fn expert_of(row: u32) -> u32 {
+  if (EXPERTS) {
+    return expert_ids[row] - params.expert_first;
+  }
+  return 0u;
+}
+
 /// All zeros where the row has no adapter, or one that leaves the matrix as it is.
-fn entry_of(row: u32) -> vec4<u32> {
-  let slot = row_info[row].y;
+fn entry_of(row: u32, expert: u32) -> vec4<u32> {
+  let slot = row_info[row / params.top_k].y;
   if (slot >= arrayLength(&places)) {
     return vec4<u32>();
   }
   let place = places[slot];
-  if (place >= arrayLength(&table)) {
+  if (place >= arrayLength(&table) || expert >= params.expert_count) {
     return vec4<u32>();
   }
-  return table[place];
+  let at = place * params.expert_count + expert;
+  if (at >= arrayLength(&table)) {
+    return vec4<u32>();
+  }
+  return table[at];
 }
 
 /// Where a segment begins in this rank's slice.
@@ -69,19 +97,25 @@ fn start_of(segment: u32) -> u32 {
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
   let row = group.y;
-  let entry = entry_of(row);
-  let piece = group.z * params.rows + row;
+  let expert = expert_of(row);
+  let entry = entry_of(row, expert);
+  let piece = group.z * params.rows * params.top_k + row;
   if (DOWN) {
     if (group.x >= entry.z) {
       return;
     }
     let segment = params.segment_first + group.z;
-    let end = start_of(segment + 1u);
-    var k = start_of(segment) + thread;
-    let a = entry.x + group.x * params.in_features;
-    let first = row * params.x_stride + params.x_offset;
+    var start = vec2<u32>(start_of(segment));
+    var length = start_of(segment + 1u) - start.x;
+    if (GROUPED) {
+      start = group.z * vec2<u32>(params.factor_group, params.group_stride);
+      length = params.model_in_features;
+    }
+    var k = thread;
+    let a = entry.x + group.x * params.factor_stride + start.x;
+    let first = row / params.x_divisor * params.x_stride + params.x_offset + start.y;
     var sum = 0.0;
-    for (var left = steps(k, end, 64u); left > 0u; left--) {
+    for (var left = steps(k, length, 64u); left > 0u; left--) {
       sum = fma(factors[a + k], x[first + k], sum);
       k += 64u;
     }
@@ -102,12 +136,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   if (n >= params.out_features) {
     return;
   }
-  let at = piece * params.out_stride + n;
+  var at = piece * params.out_stride + n;
+  if (GROUPED) {
+    at = row * params.out_stride + group.z * params.group_stride + n;
+  }
   var base = bitcast<f32>(0x80000000u);
   if (ADDS) {
     base = out[at];
-  } else if (BIAS) {
-    base = bias[n];
+  } else if (BIAS && expert < params.expert_count) {
+    base = bias[expert * params.out_features + n];
   }
   if (entry.z == 0u) {
     if (!ADDS) {
@@ -115,11 +152,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     return;
   }
-  var b = entry.y + n;
+  var b = entry.y + group.z * params.factor_group + n;
   var k = piece * params.x_stride + u32(factors[b]);
   var sum = 0.0;
   for (var left = entry.w; left > 0u; left--) {
-    b += params.out_features;
+    b += params.factor_stride;
     sum = fma(factors[b], x[k], sum);
     k++;
   }

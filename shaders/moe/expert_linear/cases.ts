@@ -65,6 +65,17 @@ export const suite: KernelSuite<typeof expertLinear.bindings, typeof expertLinea
         expertCount: 2,
       }),
     ),
+    expertCase(
+      'f32, biases of rows, experts 3 to 4 of 8',
+      expertProblem(3, [8, 6], 72, 33, {
+        ...SWIGLU,
+        type: 'f32',
+        bias: true,
+        rowBias: true,
+        expertFirst: 3,
+        expertCount: 2,
+      }),
+    ),
     expertCase('f16, norm', { ...expertProblem(1, [4, 2], 40, 24, SWIGLU), normEps: 1e-5 }, { races: true }),
     expertCase('q8, norm, 3 rows of 100', {
       ...expertProblem(3, [8, 3], 100, 33, { type: 'q8', ...SWIGLU, expertFirst: 2, expertCount: 4 }),

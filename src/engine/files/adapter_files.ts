@@ -60,7 +60,7 @@ export async function readAdapter(
   network: OpenOptions,
   signal?: AbortSignal,
 ): Promise<LowRankPair[]> {
-  const tensors = expectedTensors(targetsOf(modelMap(config)).map(({ spec }) => spec));
+  const tensors = expectedTensors(targetsOf(modelMap(config)));
   const pairs = new Map<string, LowRankPair[]>();
   for (const { from, scale = 1 } of parts) {
     const source = await openSource(from, signal, { ...network, mustHave: CONFIG });
@@ -84,7 +84,7 @@ function unknownModule(source: Source, module: string, tensors: readonly string[
   const ends = [...new Set(tensors.map((name) => name.split('.').at(-2)!))];
   return unsupportedError(
     `${source.name}: the adapter changes '${module}', which isn't a matrix of this model that adapters may change here ` +
-      `(${ends.join(', ')}${ends.length === 0 ? 'there is none' : ''}).${didYouMean(`${module}.weight`, tensors)}`,
+      `(${ends.join(', ')}): merge it into the weights, or train one without.${didYouMean(`${module}.weight`, tensors)}`,
   );
 }
 

@@ -1,7 +1,6 @@
 import { formatError, unsupportedError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
 import {
-  entryOf,
   type GgufFile,
   type GgufTensor,
   openGguf,
@@ -46,22 +45,24 @@ export async function openGgufAdapter(
     if (own !== undefined) halves[half as 'a' | 'b'].set(own, { ...tensor, name: own });
     else if (!NORM.test(name)) throw unsupportedError(`${what}: tensor '${name}' is no half of a low-rank pair`);
   }
-  // The model's tensors are named as its checkpoint's, and rows of b ordered so, as those of the tensor itself would be.
+  // The model's tensors are named as its checkpoint's; rows of b are ordered, and columns of a, as those of the tensor itself would be.
   const base: GgufFile['metadata'] = new Map([...metadata].filter(([key]) => key !== 'general.type'));
-  const pseudo = { ...gguf, metadata: base, tensors: halves.b };
-  const named = ggufTensorIndex(pseudo, await ggufArchitecture(pseudo), config).tensors;
-  const byStart = new Map([...named].map(([name, entry]) => [entry.start, name]));
-  const tensors = new Map<string, TensorEntry>(
-    [...halves.a].map(([name, tensor]) => [`${name}.lora_a`, { ...entryOf(tensor), name: `${name}.lora_a` }]),
-  );
-  const pairs = [...halves.b].map(([name, { start }]): StoredPair => {
-    const tensor = byStart.get(start);
-    if (tensor === undefined || !tensor.endsWith('.weight'))
-      throw unsupportedError(`${what}: the adapter changes '${name}', which this model doesn't have`);
-    const b = `${name}.lora_b`;
-    tensors.set(b, { ...named.get(tensor)!, name: b });
-    const scaleOf = (rank: number): number => (alpha === 0 ? 1 : alpha / rank);
-    return { module: tensor.slice(0, -'.weight'.length), a: `${name}.lora_a`, b, scaleOf };
+  const architecture = await ggufArchitecture({ ...gguf, metadata: base });
+  const named = (half: 'a' | 'b'): ReadonlyMap<string, TensorEntry> =>
+    ggufTensorIndex({ ...gguf, metadata: base, tensors: halves[half] }, architecture, config).tensors;
+  const [ofA, ofB] = [named('a'), named('b')];
+  const starts = new Set([...ofB].flatMap(([name, { start }]) => (name.endsWith('.weight') ? start : [])));
+  const strange = [...halves.b].find(([, { start }]) => !starts.has(start));
+  if (strange) throw unsupportedError(`${what}: the adapter changes '${strange[0]}', which this model doesn't have`);
+  const tensors = new Map<string, TensorEntry>();
+  const pairs = [...ofB].map(([tensor, entry]): StoredPair => {
+    const module = tensor.slice(0, -'.weight'.length);
+    const [a, b] = [`${module}.lora_a`, `${module}.lora_b`];
+    const { slice, ...plain } = ofA.get(tensor) ?? {};
+    // What isn't made is ordered rows.
+    if ('start' in plain) tensors.set(a, { ...plain, ...(plain.isMade && slice && { slice }), name: a });
+    tensors.set(b, { ...entry, name: b });
+    return { module, a, b, scaleOf: (rank) => (alpha === 0 ? 1 : alpha / rank) };
   });
   if (pairs.length === 0) throw formatError(`${what}: the adapter is empty`);
   return { reader: new TensorReader(source, { ...gguf, tensors, totalBytes: 0 }), pairs };

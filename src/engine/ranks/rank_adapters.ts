@@ -2,15 +2,16 @@ import { limitError } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import type { Buffer } from '../../gpu/index.js';
 import { LoadedAdapters, noPlaces } from '../../model/adapters/loaded_adapters.js';
-import { type LowRankPair, type Target, targetsOf } from '../../model/adapters/targets.js';
+import { type LowRankPair, targetsOf } from '../../model/adapters/targets.js';
 import type { Decoder } from '../../model/forward/decoder.js';
 import { rankSlice } from '../../model/shape.js';
 import { modelMap } from '../../model/weights/model_map.js';
+import type { MatrixSpec } from '../../model/weights/weight_map.js';
 import { NO_PLACE } from '../../../shaders/linear/low_rank/index.js';
 
 /** The low-rank adapters of a rank: its slices of them, and which one each slot's rows have. */
 export class RankAdapters {
-  readonly #targets: readonly Target[];
+  readonly #targets: readonly MatrixSpec[];
   readonly #places: Buffer;
   #present: ReadonlyMap<number, readonly LowRankPair[]> = new Map();
 

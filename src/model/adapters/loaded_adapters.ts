@@ -1,21 +1,41 @@
-import { lowRank, NO_PLACE } from '../../../shaders/linear/low_rank/index.js';
-import { limitError } from '../../base/errors.js';
+import type { LinearGroupedProblem } from '../../../shaders/linear/linear_grouped/index.js';
+import { lowRank, type LowRankProblem, NO_PLACE } from '../../../shaders/linear/low_rank/index.js';
+import { known, limitError } from '../../base/errors.js';
 import { sum } from '../../base/lists.js';
 import { alignUp, formatBytes } from '../../base/math.js';
-import type { Buffer, Device } from '../../gpu/index.js';
+import type { Buffer, Device, Tensor } from '../../gpu/index.js';
 import type { Projection } from '../layers/linear/linear.js';
 import { recordNorm } from '../layers/norm.js';
 import { ONE_SEGMENT } from '../layers/roles.js';
 import type { RowAdapters, RowBuffers } from '../layers/rows.js';
 import type { RankRecorder } from '../layers/world.js';
 import type { Matrix } from '../weights/matrix.js';
-import { type LowRankPair, packPairs, type Target } from './targets.js';
+import type { MatrixSpec } from '../weights/weight_map.js';
+import { type LowRankPair, packPairs } from './targets.js';
 
 /** Rows whose adapters are recorded. */
 export type AdaptedRows = Pick<RowBuffers, 'role' | 'rows' | 'normed'> & { readonly adapters: RowAdapters };
 
+/** Of `linear_grouped`. `sharedUp`: of a pair b a all groups have the same b, and an a each; or the same a, and a b each. */
+export interface Grouped extends Pick<
+  LinearGroupedProblem,
+  'groups' | 'inFeatures' | 'outFeatures' | 'xStride' | 'xGroupStride' | 'outStride' | 'outGroupStride'
+> {
+  readonly x: Buffer;
+  readonly out: Tensor;
+  readonly sharedUp: boolean;
+}
+
+/** Of the rows of an expert, with their padding. */
+interface OfExperts extends Required<Pick<LowRankProblem, 'xStride' | 'outFeatures' | 'experts'>> {
+  readonly x: Buffer;
+  readonly inFeatures: number;
+  readonly ids: Buffer;
+  /** [experts here][outFeatures] */
+  readonly bias: Buffer | undefined;
+}
+
 interface AdaptedMatrix {
-  readonly cut: Target['cut'] | undefined;
   readonly factors: Buffer;
   readonly table: Buffer;
   readonly width: number;
@@ -45,7 +65,7 @@ export class LoadedAdapters {
    */
   static async load(
     device: Device,
-    targets: readonly Target[],
+    targets: readonly MatrixSpec[],
     adapters: ReadonlyMap<number, readonly LowRankPair[]>,
     places: Buffer,
   ): Promise<LoadedAdapters> {
@@ -66,13 +86,12 @@ export class LoadedAdapters {
     };
     try {
       return await device.checked('loading adapters', () => {
-        const matrices = targets.flatMap(({ spec, cut }): [string, AdaptedMatrix][] => {
-          const packed = packPairs(spec, byTensor);
-          if (!packed) return [];
-          const { factors, table, width } = packed;
-          const own = { factors: buffer(`${spec.name} adapters`, factors), table: buffer(`${spec.name} table`, table) };
-          return [[spec.name, { cut: spec.segments && cut, width, ...own }]];
-        });
+        const matrices = targets
+          .flatMap((spec) => packPairs(spec, byTensor))
+          .map(({ name, factors, table, width }): [string, AdaptedMatrix] => {
+            const own = { factors: buffer(`${name} adapters`, factors), table: buffer(`${name} table`, table) };
+            return [name, { width, ...own }];
+          });
         return new LoadedAdapters(matrices, places);
       });
     } catch (error) {
@@ -85,9 +104,9 @@ export class LoadedAdapters {
     return sum([...this.#matrices.values()].map(({ factors, table }) => factors.size + table.size));
   }
 
-  /** Whether any adds to the segments of a contraction that plans cut so. */
-  splits(cut: Target['cut']): boolean {
-    return [...this.#matrices.values()].some((matrix) => matrix.cut === cut);
+  /** Whether any adds to the products of a matrix. */
+  addsTo({ name }: Pick<Matrix, 'name'>): boolean {
+    return this.#matrices.has(name);
   }
 
   /** Records a projection by a matrix (`plain`) with what its rows' adapters add to it. */
@@ -101,36 +120,67 @@ export class LoadedAdapters {
     const own = this.#matrices.get(matrix.name);
     if (!own) return plain(io);
     const { role, rows, adapters } = buffers;
-    const { rowInfo, scratch } = adapters;
     const apart = io.output === 'segments';
     const of = apart ? io : settled(recorder, buffers, matrix, io);
-    const { inFeatures: modelInFeatures, outFeatures } = matrix;
-    const { segments = { ...ONE_SEGMENT, first: 0, count: 1, modelInFeatures } } = of;
-    const { width, factors, table } = own;
-    const floats = (what: string, count: number): Buffer => scratch.createBuffer(`${role} ${what}`, count * 4);
-    const down = floats('adapters down', segments.count * rows * width);
-    const shared = { rows, segments, modelInFeatures: segments.modelInFeatures };
-    const tensors = { factors, table, row_info: rowInfo, places: this.places };
-    const { xStride, xOffset = 0 } = of;
-    recorder.dispatch(
-      lowRank,
-      { ...shared, part: 'down', outFeatures: width, xStride, xOffset, outStride: width },
-      { ...tensors, x: of.x, out: down },
-    );
+    const { outFeatures } = matrix;
+    const whole = { ...ONE_SEGMENT, first: 0, count: 1, modelInFeatures: matrix.inFeatures };
+    const { x, xStride, xOffset = 0, outStride, segments = whole } = of;
+    const shared = { segments, modelInFeatures: segments.modelInFeatures };
+    const up = this.#recordDown(recorder, buffers, own, shared, { xStride, xOffset }, { x }, segments.count);
     if (apart) {
       plain(of);
-      const up = { ...shared, part: 'add', outFeatures, xStride: width, outStride: of.outStride } as const;
-      recorder.dispatch(lowRank, up, { ...tensors, x: down, out: of.out });
+      up({ part: 'add', outFeatures, outStride }, { out: of.out });
       return;
     }
     const biasStride = alignUp(outFeatures, 32);
-    const bias = floats('adapters bias', rows * biasStride);
-    recorder.dispatch(
-      lowRank,
-      { ...shared, part: 'bias', outFeatures, xStride: width, outStride: biasStride, bias: of.bias !== undefined },
-      { ...tensors, x: down, bias: of.bias, out: bias },
-    );
+    const bias = adapters.scratch.createBuffer(`${role} adapters bias`, rows * biasStride * 4);
+    const has = of.bias !== undefined;
+    up({ part: 'bias', outFeatures, outStride: biasStride, bias: has }, { bias: of.bias, out: bias });
     plain({ ...of, bias, biasStride });
+  }
+
+  /** Records x by A, so many pieces of each row. Records that by B when it is called. */
+  #recordDown(
+    recorder: RankRecorder,
+    { role, rows, adapters }: AdaptedRows,
+    { width, factors, table }: AdaptedMatrix,
+    shared: Pick<LowRankProblem, 'segments' | 'modelInFeatures' | 'experts'>,
+    of: Pick<LowRankProblem, 'xStride' | 'xOffset' | 'groups'>,
+    { x, ids }: { readonly x: Buffer; readonly ids?: Buffer },
+    pieces: number,
+  ) {
+    const down = adapters.scratch.createBuffer(`${role} adapters down`, pieces * rows * width * 4);
+    const tensors = { factors, table, row_info: adapters.rowInfo, places: this.places, expert_ids: ids };
+    const first = { ...shared, ...of, rows, part: 'down', outFeatures: width, outStride: width } as const;
+    recorder.dispatch(lowRank, first, { ...tensors, x, out: down });
+    return (
+      up: Pick<LowRankProblem, 'part' | 'outFeatures' | 'outStride' | 'bias' | 'groups'>,
+      to: { readonly bias?: Buffer | undefined; readonly out: Tensor },
+    ): void => recorder.dispatch(lowRank, { ...shared, ...up, rows, xStride: width }, { ...tensors, ...to, x: down });
+  }
+
+  /** Records what rows' adapters add to the products of a matrix of a group each. */
+  recordGrouped(recorder: RankRecorder, buffers: AdaptedRows, { name }: Matrix, io: Grouped): void {
+    const own = this.#matrices.get(name);
+    if (!own) return;
+    const { x, xStride, groups: count, inFeatures: modelInFeatures, outFeatures, outStride, out, sharedUp } = io;
+    const groups = { count, stride: io.xGroupStride, shared: !sharedUp };
+    const shared = { segments: ONE_SEGMENT, modelInFeatures };
+    const up = this.#recordDown(recorder, buffers, own, shared, { xStride, groups }, { x }, count);
+    const ofOut = { count, stride: io.outGroupStride, shared: sharedUp };
+    up({ part: 'add', outFeatures, outStride, groups: ofOut }, { out });
+  }
+
+  /** What rows' adapters add to the outputs of their experts, and the biases of these: f32 [rows][topK][outFeatures]. */
+  biasOfExperts(recorder: RankRecorder, buffers: AdaptedRows, name: string, io: OfExperts): Buffer {
+    const own = known(this.#matrices.get(name), 'adapted experts');
+    const { x, xStride, inFeatures: modelInFeatures, outFeatures, experts, ids, bias } = io;
+    const { role, rows, adapters } = buffers;
+    const out = adapters.scratch.createBuffer(`${role} expert biases`, rows * experts.topK * outFeatures * 4);
+    const shared = { segments: ONE_SEGMENT, modelInFeatures, experts };
+    const up = this.#recordDown(recorder, buffers, own, shared, { xStride }, { x, ids }, experts.topK);
+    up({ part: 'bias', outFeatures, outStride: outFeatures, bias: bias !== undefined }, { bias, out });
+    return out;
   }
 
   dispose(): void {
@@ -139,13 +189,14 @@ export class LoadedAdapters {
 }
 
 /** What a program records in place of matrices alone. */
-export type Adapters = Pick<LoadedAdapters, 'splits' | 'record'> & Partial<Pick<LoadedAdapters, 'dispose'>>;
+export type Adapters = Pick<LoadedAdapters, 'addsTo' | 'record'> &
+  Partial<Pick<LoadedAdapters, 'recordGrouped' | 'biasOfExperts' | 'dispose'>>;
 
 /** The projection of what is added and normalised before it: others than the matrix read that. */
 export function settled(
   recorder: RankRecorder,
   { role, rows, normed, adapters }: AdaptedRows,
-  { inFeatures: width }: Matrix,
+  { inFeatures: width }: Pick<Matrix, 'inFeatures'>,
   { adds, norm, ...io }: Projection,
 ): Projection {
   const { xStride: stride } = io;

@@ -11,11 +11,12 @@ import {
 import type { Device, Kernel, Tensor } from '../../gpu/index.js';
 import type { GqaConfig, ModelConfig, NormConfig } from '../config/model_config.js';
 import type { HeldSegments } from '../shape.js';
+import type { Matrix } from '../weights/matrix.js';
 import type { SpreadAttention } from './attention/spread_attention.js';
 import type { StageContext } from './layer.js';
 import type { Partials } from './linear/linear.js';
 import type { Role } from './roles.js';
-import type { StageRows } from './rows.js';
+import { isAdapted, type StageRows } from './rows.js';
 import type { RankRecorder } from './world.js';
 
 // Which kernels run a layer. On a GPU a lone row's norm, rotation, append and merge are done by the kernels before or behind them; a
@@ -77,13 +78,13 @@ export function fusedGqa(
      * reads then.
      */
     merges(
-      [output, ...others]: readonly { readonly segments: HeldSegments }[],
+      [output, ...others]: readonly { readonly matrix: Matrix; readonly segments: HeldSegments }[],
       gate?: Tensor,
       gateOffset?: number,
     ): Partials | undefined {
       // What adapters read is merged apart.
-      const isRead = rows.adapters?.loaded()?.splits('heads');
-      if (!lone || !output || others.length > 0 || isRead || !fuses(device, linearMerge)) return undefined;
+      if (!lone || !output || others.length > 0 || isAdapted(rows, output.matrix) || !fuses(device, linearMerge))
+        return undefined;
       const { start, end, count } = output.segments;
       if (!canMerge(end - start, count, device.traits)) return undefined;
       const { partials, input, target, shape } = attention;

@@ -4,6 +4,7 @@ import type { Buffer, Device, Tensor } from '../../gpu/index.js';
 import { firstRowOf, stageRoutes, type StageTopology } from '../../placement/index.js';
 import type { Adapters } from '../adapters/loaded_adapters.js';
 import { rowsOf } from './linear/parts.js';
+import type { Matrix } from '../weights/matrix.js';
 import type { Residual } from './residual.js';
 import { paddedName, type Role } from './roles.js';
 import type { RankRecorder, World } from './world.js';
@@ -65,6 +66,15 @@ export interface StageRows extends RowBuffers {
   /** For what stages may share. */
   readonly scratch: Scratch;
 }
+
+/** Whether adapters of rows add to the products of any of the matrices, which are computed apart from others then. */
+export const isAdapted = (
+  { adapters }: Pick<RowBuffers, 'adapters'>,
+  ...matrices: readonly (Pick<Matrix, 'name'> | undefined)[]
+): boolean => {
+  const loaded = adapters?.loaded();
+  return loaded !== undefined && matrices.some((matrix) => matrix && loaded.addsTo(matrix));
+};
 
 /** Where rows are normalised whose norm isn't fused. */
 export const normedOf = ({ normed }: Pick<RowBuffers, 'normed'>): Buffer => known(normed, 'buffer of normalised rows');

@@ -1,7 +1,8 @@
 import { Random } from '../../base/random.js';
 import { writeSafetensors } from '../../loader/testing/write_safetensors.js';
+import type { DeltaConfig } from '../config/model_config.js';
 import type { RandomModel } from './random_model.js';
-import type { WeightMap } from './reference/reference.js';
+import type { ReferenceTensor, WeightMap } from './reference/reference.js';
 import { f32, type GgufTensor, text, writeGguf } from './gguf/file.js';
 import { ggufContents } from './gguf/model.js';
 
@@ -31,7 +32,7 @@ export interface RandomAdapter {
   readonly files: ReadonlyMap<string, Uint8Array<ArrayBuffer>>;
 }
 
-const PROJECTIONS = /\.(\w+_proj)\.weight$/;
+const PROJECTIONS = /\.\w+_proj\.weight$/;
 
 /** Random pairs beside a model's projections, large enough to matter. */
 export function randomAdapter(
@@ -54,7 +55,7 @@ export function randomAdapter(
     r: rank,
     lora_alpha: 2 * rank,
     bias: 'none',
-    target_modules: [...new Set(pairs.map(({ tensor }) => PROJECTIONS.exec(tensor)?.[1]))],
+    target_modules: [...new Set(pairs.map(({ tensor }) => tensor.split('.').at(-2)))],
     modules_to_save: null,
     ...config,
   };
@@ -96,8 +97,19 @@ export function adapterToGguf(
   { rank, pairs }: RandomAdapter,
   alpha: number,
 ): Uint8Array<ArrayBuffer> {
-  const halves = new Map(pairs.map(({ tensor, rows, b }) => [tensor, { shape: [rows, rank], data: b }]));
-  const { metadata, tensors } = ggufContents(config, halves);
+  const isOut = (tensor: string): boolean => tensor.endsWith('linear_attn.out_proj.weight');
+  const isStacked = ({ tensor }: RandomPair): boolean => /experts\.\d+\./.test(tensor);
+  const contents = (of: readonly RandomPair[], half: (pair: RandomPair) => ReferenceTensor) =>
+    ggufContents(config, new Map(of.map((pair) => [pair.tensor, half(pair)])));
+  const ofB = ({ tensor, rows, columns, b }: RandomPair): ReferenceTensor => ({
+    shape: [rows, rank],
+    data: isOut(tensor) ? new Float32Array(rows * columns) : b,
+  });
+  const single = pairs.filter((pair) => !isStacked(pair));
+  const stacked = pairs.filter(isStacked);
+  const { metadata, tensors } = contents(single, ofB);
+  const stacksOfA = contents(stacked, ({ columns, a }) => ({ shape: [rank, columns], data: a })).tensors;
+  const stacksOfB = contents(stacked, ofB).tensors;
   return writeGguf(
     {
       'general.type': text('adapter'),
@@ -105,12 +117,30 @@ export function adapterToGguf(
       'adapter.type': text('lora'),
       'adapter.lora.alpha': f32(alpha),
     },
-    tensors.flatMap((tensor, index): GgufTensor[] => {
-      const { columns, a } = pairs[index]!;
-      return [
-        { name: `${tensor.name}.lora_a`, shape: [rank, columns], data: a },
-        { ...tensor, name: `${tensor.name}.lora_b` },
-      ];
-    }),
+    [
+      ...tensors.flatMap((tensor, index): GgufTensor[] => {
+        const { columns, a, b, tensor: of } = single[index]!;
+        const values = isOut(of);
+        return [
+          { name: `${tensor.name}.lora_a`, shape: [rank, columns], data: values ? inTiles(config, columns, a) : a },
+          { ...tensor, name: `${tensor.name}.lora_b`, ...(values && { data: b }) },
+        ];
+      }),
+      ...stacksOfA.map((tensor) => ({ ...tensor, name: `${tensor.name}.lora_a` })),
+      ...stacksOfB.map((tensor) => ({ ...tensor, name: `${tensor.name}.lora_b` })),
+    ],
   );
+}
+
+/** Columns of value heads: the file has the first ones of all key heads first. */
+function inTiles({ layers }: RandomModel['config'], columns: number, a: Float32Array): Float32Array {
+  const attention = layers.map((layer) => layer.attention).find(({ kind }) => kind === 'delta') as DeltaConfig;
+  const { keyHeads, valueHeads, valueDim } = attention;
+  const ratio = valueHeads / keyHeads;
+  return a.map((_, at) => {
+    const column = at % columns;
+    const tile = Math.floor(column / valueDim);
+    const head = (tile % keyHeads) * ratio + Math.floor(tile / keyHeads);
+    return a[at - column + head * valueDim + (column % valueDim)]!;
+  });
 }

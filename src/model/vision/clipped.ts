@@ -29,7 +29,7 @@ export class ClippedLinears implements Adapters {
     }
   }
 
-  splits(): boolean {
+  addsTo(): boolean {
     return false;
   }
 

@@ -34,12 +34,14 @@ async function logits(model: Model, length: number, of?: string): Promise<Float3
   return [...(await model.logits(somePrompt(length), options)).rows];
 }
 
+/** As the runtime keeps them: routers and gates of one row in f32, kv_b_proj at least in f16, the rest as asked. */
 const rounded = (weights: WeightMap, type: WeightType): WeightMap =>
   new Map(
-    [...weights].map(([name, { shape, data }]) => [
-      name,
-      { shape, data: shape.length === 2 ? roundWeights(type, data, shape[0]!, shape[1]!) : data },
-    ]),
+    [...weights].map(([name, { shape, data }]) => {
+      if (shape.length !== 2 || /\.(gate|shared_expert_gate)\.weight$/.test(name)) return [name, { shape, data }];
+      const kept = name.endsWith('kv_b_proj.weight') && type !== 'f32' ? 'f16' : type;
+      return [name, { shape, data: roundWeights(kept, data, shape[0]!, shape[1]!) }];
+    }),
   );
 
 function worst(rows: readonly Float32Array[], expected: readonly Float64Array[]): number {
@@ -51,6 +53,51 @@ function worst(rows: readonly Float32Array[], expected: readonly Float64Array[])
 
 const sameBits = (a: readonly Float32Array[], b: readonly Float32Array[]): boolean =>
   a.length === b.length && a.every((row, at) => Buffer.from(row.buffer).equals(Buffer.from(nth(b, at).buffer)));
+
+/** All that mixes tokens, and dense MLPs. */
+const ALL =
+  /layers\.\d+\.((self_attn|linear_attn|conv)\.\w*_(proj\w*|qkv|z|b|a|qkvz|ba|mqa)|(mlp|feed_forward)\.\w+)\.weight$/;
+
+const recurrentModels = {
+  lfm2: {
+    seed: 46,
+    config: {
+      model_type: 'lfm2',
+      num_hidden_layers: 3,
+      full_attn_idxs: [1],
+      num_attention_heads: 8,
+      num_key_value_heads: 4,
+      tie_word_embeddings: undefined,
+    },
+  },
+  qwen3_5: {
+    seed: 47,
+    config: {
+      model_type: 'qwen3_5_text',
+      num_hidden_layers: 4,
+      head_dim: 32,
+      linear_num_key_heads: 2,
+      linear_num_value_heads: 6,
+      linear_key_head_dim: 16,
+      linear_value_head_dim: 16,
+      linear_conv_kernel_dim: 4,
+    },
+  },
+} satisfies Record<string, RandomModelOptions>;
+
+const models = { ...contractModels, ...recurrentModels };
+
+const gemma4 = {
+  model_type: 'gemma4_text',
+  hidden_act: undefined,
+  rope_theta: undefined,
+  tie_word_embeddings: undefined,
+  hidden_size_per_layer_input: 0,
+  final_logit_softcapping: 30,
+  head_dim: 16,
+  global_head_dim: 32,
+  sliding_window: 9,
+};
 
 interface MergedCase {
   readonly name: string;
@@ -113,6 +160,109 @@ const merged: readonly MergedCase[] = [
     scale: 2,
     load: { variants: 'hardware' },
   },
+  {
+    name: 'minicpm3, latent attention with a bottleneck, q4, three ranks',
+    model: contractModels.minicpm3,
+    of: { seed: 11, targets: ALL },
+    scale: 2,
+    weights: 'q4',
+    load: { plan: 'tp', ranks: 3 },
+  },
+  {
+    name: 'minicpm3, q_b_proj alone, variants for GPUs',
+    model: { seed: 44, config: { model_type: 'minicpm3' } },
+    of: { seed: 12, rank: 7, targets: /q_b_proj\.weight$/ },
+    scale: 2,
+    load: { variants: 'hardware' },
+  },
+  {
+    name: 'deepseek_v2, kv_b_proj alone, variants for GPUs',
+    model: { seed: 45, config: { model_type: 'deepseek_v2', n_routed_experts: null } },
+    of: { seed: 13, targets: /kv_b_proj\.weight$/ },
+    scale: 2,
+    load: { variants: 'hardware' },
+  },
+  {
+    name: 'lfm2, short convolutions, variants for GPUs',
+    model: recurrentModels.lfm2,
+    of: { seed: 14, targets: ALL },
+    scale: 2,
+    load: { variants: 'hardware' },
+  },
+  {
+    name: 'qwen3_5, linear and gated attention, q8, two ranks',
+    model: recurrentModels.qwen3_5,
+    of: { seed: 15, targets: ALL },
+    scale: 2,
+    weights: 'q8',
+    load: { plan: 'tp', ranks: 2 },
+  },
+  {
+    name: 'deepseek_v3, experts of both kinds and routers, two ranks',
+    model: { seed: 48, config: { model_type: 'deepseek_v3', num_experts_per_tok: 8, topk_group: 4 } },
+    of: { seed: 16, targets: /mlp\.(gate|[\w.]+_proj)\.weight$/ },
+    scale: 2,
+    load: { plan: 'ep', ranks: 2 },
+  },
+  {
+    name: 'qwen3_next, some experts, q8, variants for GPUs',
+    model: {
+      seed: 49,
+      config: {
+        model_type: 'qwen3_next',
+        num_hidden_layers: 2,
+        head_dim: 32,
+        full_attention_interval: 2,
+        linear_num_key_heads: 2,
+        linear_num_value_heads: 6,
+        linear_key_head_dim: 24,
+        linear_value_head_dim: 24,
+        linear_conv_kernel_dim: 4,
+        num_experts: 4,
+        num_experts_per_tok: 4,
+        moe_intermediate_size: 24,
+        shared_expert_intermediate_size: 40,
+      },
+    },
+    of: { seed: 17, targets: /(linear_attn\.\w+|shared_expert(_gate|\.\w+_proj)|experts\.[02]\.\w+_proj)\.weight$/ },
+    scale: 2,
+    weights: 'q8',
+    load: { variants: 'hardware' },
+  },
+  {
+    name: 'gemma4, inputs for each layer',
+    model: {
+      seed: 50,
+      config: {
+        ...gemma4,
+        num_hidden_layers: 3,
+        hidden_size: 72,
+        layer_types: ['sliding_attention', 'full_attention', 'sliding_attention'],
+        hidden_size_per_layer_input: 64,
+        vocab_size_per_layer_input: 320,
+      },
+    },
+    of: { seed: 18, targets: /layers\.\d+\.(\w+\.\w+_proj|per_layer_\w+)\.weight$/ },
+    scale: 2,
+    load: { variants: 'hardware' },
+  },
+  {
+    name: 'gemma4, experts beside an MLP',
+    model: {
+      seed: 51,
+      config: {
+        ...gemma4,
+        num_hidden_layers: 2,
+        layer_types: ['sliding_attention', 'full_attention'],
+        enable_moe_block: true,
+        num_experts: 4,
+        top_k_experts: 4,
+        moe_intermediate_size: 40,
+      },
+    },
+    of: { seed: 19, targets: /layers\.\d+\.[\w.]+_proj\.weight$/ },
+    scale: 2,
+  },
 ];
 
 describe('an adapter is as good as merged weights', () => {
@@ -128,7 +278,7 @@ describe('an adapter is as good as merged weights', () => {
       try {
         const length = 40;
         const logitsOf = (values: WeightMap): Float64Array[] =>
-          ['llama', 'qwen2', 'qwen3'].includes(made.config.architecture)
+          !/^(phi3|starcoder2|gemma|lfm2|qwen3_5|qwen3_next)/.test(made.config.architecture)
             ? referenceLogits(made.config, values, somePrompt(length))
             : familyLogits(raw, values, somePrompt(length));
         const expected = logitsOf(mergedWeights(base, own, scale));
@@ -137,6 +287,12 @@ describe('an adapter is as good as merged weights', () => {
         expect(worst(rows, expected)).toBeLessThan(1e-4);
         expect(worst(rows, plain)).toBeGreaterThan(0.02); // it matters
         expect(worst(await logits(model, length), plain)).toBeLessThan(1e-4);
+        // A lone row's kernels do what is beside a projection, too.
+        const options = { adapter: 'own', maxTokens: 12, ignoreEos: true };
+        const { tokens } = await model.generate(somePrompt(length), options).result;
+        const all = await model.logits([...somePrompt(length), ...tokens.slice(0, -1)], { all: true, adapter: 'own' });
+        const best = [...all.rows].slice(length - 1).map((row) => row.indexOf(Math.max(...row)));
+        expect(tokens).toEqual(best);
       } finally {
         await model.dispose();
       }
@@ -144,7 +300,7 @@ describe('an adapter is as good as merged weights', () => {
   );
 });
 
-const plans: readonly (LoadOptions & { readonly model: keyof typeof contractModels })[] = [
+const plans: readonly (LoadOptions & { readonly model: keyof typeof models })[] = [
   { model: 'llama', plan: 'tp', ranks: 3 },
   { model: 'qwen3', plan: 'tp', ranks: 4 },
   { model: 'llama', plan: 'sp', ranks: 2 },
@@ -156,6 +312,17 @@ const plans: readonly (LoadOptions & { readonly model: keyof typeof contractMode
   { model: 'qwen2', plan: 'adp x tp', ranks: 4 },
   { model: 'qwen3_moe', plan: 'adp', ranks: 2 },
   { model: 'qwen3_moe', plan: 'ep', ranks: 2 },
+  { model: 'minicpm3', plan: 'tp', ranks: 3 },
+  { model: 'minicpm3', plan: 'sp', ranks: 2 },
+  { model: 'minicpm3', plan: 'token', ranks: 2 },
+  { model: 'deepseek', plan: 'adp x tp', ranks: 4 },
+  { model: 'deepseek_v2', plan: 'tp+sp', ranks: 4 },
+  { model: 'deepseek', plan: 'ep', ranks: 2 },
+  { model: 'lfm2', plan: 'tp', ranks: 2 },
+  { model: 'lfm2', plan: 'pp x tp', ranks: 4 },
+  { model: 'lfm2', plan: 'token', ranks: 2 },
+  { model: 'qwen3_5', plan: 'tp', ranks: 2 },
+  { model: 'qwen3_5', plan: 'adp', ranks: 2 },
   { model: 'qwen2', plan: 'tp', ranks: 2, workers: true, virtualRanks: false },
 ];
 
@@ -164,12 +331,14 @@ describe('the bits of one rank, of rows with adapters and without', () => {
     '$plan of $ranks, $model',
     { timeout: 300_000 },
     async ({ model: name, ...plan }) => {
-      const options = contractModels[name];
+      const options: RandomModelOptions = models[name];
       const made = makeRandomModel(options);
-      const targets = /(self_attn|layers\.1\.mlp)\.\w+_proj\.weight$/;
+      const targets =
+        /(self_attn\.\w+_(proj|mqa)|linear_attn\.\w+|conv\.\w+_proj|layers\.[01]\.\w+\.\w+_proj)\.weight$/;
+      const some = /(experts\.[05]\.down|self_attn\.(q|q_b|kv_b|o)|conv\.in|linear_attn\.out)_proj\.weight$/;
       const adapters = {
         one: filesOf(randomAdapter(made, { seed: 7, targets }).files),
-        other: filesOf(randomAdapter(made, { seed: 8, rank: 11, targets: /self_attn\.[qo]_proj\.weight$/ }).files),
+        other: filesOf(randomAdapter(made, { seed: 8, rank: 11, targets: some }).files),
       };
       const of = [undefined, 'one', 'other'] as const;
       const rows = async (more: LoadOptions): Promise<Float32Array[][]> => {

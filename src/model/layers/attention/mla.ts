@@ -10,6 +10,7 @@ import { known } from '../../../base/errors.js';
 import { alignUp } from '../../../base/math.js';
 import { headsBeside } from '../../../placement/index.js';
 import type { Buffer } from '../../../gpu/index.js';
+import type { Grouped } from '../../adapters/loaded_adapters.js';
 import type { MlaConfig, NormConfig } from '../../config/model_config.js';
 import { headsOf, queryRow } from '../../shape.js';
 import { type Matrix, shardTensors } from '../../weights/matrix.js';
@@ -26,15 +27,15 @@ import { fusedMla } from './mla_fusion.js';
 import { SpreadAttention } from './spread_attention.js';
 import { type AttentionShape, SpreadLayout } from './spread_layout.js';
 
-/** A matrix a head. */
-const groupedBy = (rows: number, heads: number, { type }: Matrix) => ({
-  rows,
-  tileRows: tileRows(rows),
-  groups: heads,
-  type,
-  xOffset: 0,
-  outOffset: 0,
-});
+/** By a matrix a head, with what its rows' adapters add. */
+function recordGrouped(recorder: RankRecorder, buffers: StageRows, matrix: Matrix, io: Grouped): void {
+  const { rows, adapters } = buffers;
+  const { x, out, sharedUp: _shared, ...problem } = io;
+  const [{ weight }] = matrix.shards as [Matrix['shards'][0]];
+  const of = { rows, tileRows: tileRows(rows), type: matrix.type, xOffset: 0, outOffset: 0 };
+  recorder.dispatch(linearGrouped, { ...of, ...problem }, { x, weight, out });
+  if (adapters) adapters.loaded()?.recordGrouped?.(recorder, { ...buffers, adapters }, matrix, io);
+}
 
 /** Multi-head latent attention, with absorb, of alike layers of a stage. */
 export class MlaLayers implements AttentionLayers {
@@ -169,7 +170,8 @@ class MlaProgram implements AttentionProgram {
     attention.recordQueries(recorder);
     if (!computed) this.#recordAppend(recorder, cache);
     this.#recordAttention(recorder, cache);
-    const merges = computed !== undefined && this.#fused.merges;
+    const valueUp = half?.weights.kvUp?.valueUp;
+    const merges = computed !== undefined && valueUp !== undefined && this.#fused.merges(valueUp);
     const merge = (): void => attention.recordMerge(recorder, computed?.latentOut);
     recordMerge(recorder, merges ? attention : undefined, merge);
     if (computed && half) this.#recordOutput(recorder, computed, half.weights, merges);
@@ -237,7 +239,7 @@ class MlaProgram implements AttentionProgram {
     const { stage, heads, config, projectStride, qStride, rope } = this.of;
     const { cache, world } = stage;
     const attention = this.#attention;
-    const { rows, role } = this.rows;
+    const { rows, role, adapters } = this.rows;
     const qAbsorbed = known(attention.ownQueries, 'query of this rank');
     const qAbsStride = attention.input.queryStride;
     const { kvLoraRank, qkRopeHeadDim, qkNopeHeadDim } = config;
@@ -267,7 +269,7 @@ class MlaProgram implements AttentionProgram {
     let q = { buffer: projected, stride: projectStride };
     if (qUp && qBuffer) {
       q = { buffer: qBuffer, stride: qStride };
-      recordLinear(recorder, { role, rows, normed: qNormed }, qUp, {
+      recordLinear(recorder, { role, rows, normed: qNormed, adapters }, qUp, {
         x: projected,
         xStride: projectStride,
         norm: { config: loraNorm(config), weight: norms },
@@ -283,7 +285,7 @@ class MlaProgram implements AttentionProgram {
       kv_a: projected,
       norm_weight: { buffer: norms, offset, size: norms.size - offset },
     };
-    if (this.#fused.appends) {
+    if (this.#fused.appends(absorb)) {
       recorder.dispatch(mlaAbsorbAppend, { ...token, type: absorb.type }, { ...tensors, weight, out: qAbsorbed });
       return;
     }
@@ -292,19 +294,18 @@ class MlaProgram implements AttentionProgram {
       { ...token, ...(stage.topology.sendsReady && { latents: 'kept' as const }) },
       { ...tensors, q_abs: qAbsorbed },
     );
-    recorder.dispatch(
-      linearGrouped,
-      {
-        ...groupedBy(rows, heads, absorb),
-        inFeatures: qkNopeHeadDim,
-        outFeatures: kvLoraRank,
-        xStride: q.stride,
-        xGroupStride: qkNopeHeadDim + qkRopeHeadDim,
-        outStride: qAbsStride,
-        outGroupStride: kvLoraRank + qkRopeHeadDim,
-      },
-      { x: q.buffer, weight, out: qAbsorbed },
-    );
+    recordGrouped(recorder, this.rows, absorb, {
+      groups: heads,
+      inFeatures: qkNopeHeadDim,
+      outFeatures: kvLoraRank,
+      xStride: q.stride,
+      xGroupStride: qkNopeHeadDim + qkRopeHeadDim,
+      outStride: qAbsStride,
+      outGroupStride: kvLoraRank + qkRopeHeadDim,
+      x: q.buffer,
+      out: qAbsorbed,
+      sharedUp: true,
+    });
   }
 
   /** Attention's outputs out of the latent space, and o_proj. */
@@ -316,18 +317,15 @@ class MlaProgram implements AttentionProgram {
   ): void {
     const { heads, config, shape, attendedWidth } = this.of;
     const { kvLoraRank, vHeadDim } = config;
-    const { rows } = this.rows;
     const stride = activationStride(attendedWidth);
     const { valueUp: up } = known(weights.kvUp, 'projection of values');
     const [{ weight }] = up.shards as [Matrix['shards'][0]];
     const each = { inFeatures: kvLoraRank, outFeatures: vHeadDim, outStride: stride, outGroupStride: vHeadDim };
     const { target, partials, input: attends } = this.#attention;
-    const apart = (): void =>
-      recorder.dispatch(
-        linearGrouped,
-        { ...groupedBy(rows, heads, up), ...each, xStride: shape.outStride, xGroupStride: kvLoraRank },
-        { x: latentOut, weight, out: attended },
-      );
+    const apart = (): void => {
+      const from = { x: latentOut, xStride: shape.outStride, xGroupStride: kvLoraRank };
+      recordGrouped(recorder, this.rows, up, { groups: heads, ...each, ...from, out: attended, sharedUp: false });
+    };
     const merged = { groups: heads, type: up.type, ...each, partials };
     const merging = (): void =>
       recorder.dispatch(linearGroupedMerge, merged, { ...target, row_info: attends.rowInfo, weight, out: attended });

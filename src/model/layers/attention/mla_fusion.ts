@@ -6,7 +6,7 @@ import type { MlaConfig } from '../../config/model_config.js';
 import type { Matrix } from '../../weights/matrix.js';
 import { fuses, isLone } from '../fusion.js';
 import type { StageContext } from '../layer.js';
-import type { StageRows } from '../rows.js';
+import { isAdapted, type StageRows } from '../rows.js';
 import type { SpreadAttention } from './spread_attention.js';
 
 /**
@@ -16,13 +16,18 @@ import type { SpreadAttention } from './spread_attention.js';
 export function fusedMla({ device }: StageContext, rows: StageRows, attention: SpreadAttention) {
   const lone = isLone(attention, rows);
   return {
-    appends: lone && fuses(device, mlaAbsorbAppend),
-    ups: (config: MlaConfig, { type, shards, inFeatures }: Matrix, absorb: Matrix): boolean =>
-      lone &&
-      shards.length === 1 &&
-      !decodesBytes(device.traits, type) &&
-      canUp({ ...config, loraRank: inFeatures, absorbType: absorb.type }, device.traits) &&
-      fuses(device, mlaUpAppend),
-    merges: lone && fuses(device, linearGroupedMerge),
+    appends: (absorb: Matrix): boolean => lone && !isAdapted(rows, absorb) && fuses(device, mlaAbsorbAppend),
+    ups: (config: MlaConfig, qUp: Matrix, absorb: Matrix): boolean => {
+      const { type, shards, inFeatures } = qUp;
+      return (
+        lone &&
+        !isAdapted(rows, qUp, absorb) &&
+        shards.length === 1 &&
+        !decodesBytes(device.traits, type) &&
+        canUp({ ...config, loraRank: inFeatures, absorbType: absorb.type }, device.traits) &&
+        fuses(device, mlaUpAppend)
+      );
+    },
+    merges: (valueUp: Matrix): boolean => lone && !isAdapted(rows, valueUp) && fuses(device, linearGroupedMerge),
   };
 }

@@ -17,7 +17,7 @@ import type { Matrix } from '../../weights/matrix.js';
 import type { AlikeLayers, StageContext } from '../layer.js';
 import type { GatheredRows } from '../mlp/gathered_rows.js';
 import type { Norm } from '../norm.js';
-import { halfOf, type RowBuffers, type StageRows } from '../rows.js';
+import { halfOf, isAdapted, type RowBuffers, type StageRows } from '../rows.js';
 import type { RankRecorder, RegionsOf } from '../world.js';
 import { type Projection, recordLinear } from './linear.js';
 import { allocateParts, headRegions, type Parts, partsFrom, recordReduce, segmentRegions, sumNumber } from './parts.js';
@@ -115,7 +115,7 @@ export class RowParallelLinear {
   ): void {
     const own = this.#gathered ?? this.parts;
     // Adapters add to each segment before segments are added up.
-    const splits = buffers.adapters?.loaded()?.splits(this.shape.cut) === true;
+    const splits = isAdapted(buffers, matrix);
     if (!own && !splits) {
       recordLinear(recorder, buffers, matrix, { ...input, bias, ...this.#sumTo(recorder, behind) });
       this.#addNormed(recorder, behind);

@@ -21,13 +21,14 @@ import type { Buffer } from '../../../gpu/index.js';
 import { expertRoutes, matesOf, routingRoutes } from '../../../placement/index.js';
 import type { ExpertsConfig } from '../../config/model_config.js';
 import type { AlikeLayers, Half, MlpLayers, MlpProgram } from '../layer.js';
+import { settled } from '../../adapters/loaded_adapters.js';
 import { fuses, fusesNorm } from '../fusion.js';
 import { type Projection, recordLinear } from '../linear/linear.js';
 import { type Norm, recordNorm } from '../norm.js';
 import { HalvesSum } from '../residual.js';
 import { rowsOf } from '../linear/parts.js';
 import { activationStride, paddedName } from '../roles.js';
-import { halfOf, normedOf, type StageRows } from '../rows.js';
+import { halfOf, isAdapted, normedOf, type StageRows } from '../rows.js';
 import type { RankRecorder, RegionsOf } from '../world.js';
 import type { ExpertWeights } from './mlp_weights.js';
 import { DenseMlp, denseWidestRow, heldColumns } from './dense.js';
@@ -279,7 +280,7 @@ class ExpertProgram implements MlpProgram {
 
   /** A lone row's experts are chosen where they are multiplied: in one dispatch, if the rank has any. */
   #choosesIn({ expertsGateUp }: ExpertWeights): boolean {
-    return this.#routes && expertsGateUp?.shards.length === 1;
+    return this.#routes && expertsGateUp?.shards.length === 1 && !isAdapted(this.rows, expertsGateUp);
   }
 
   /**
@@ -289,6 +290,7 @@ class ExpertProgram implements MlpProgram {
   #beside(weights: ExpertWeights): SharedBeside | undefined {
     const { shared, sharedGate, expertsGateUp, expertsDown } = weights;
     if (!shared || sharedGate || this.#shared?.down.parts || !this.#choosesIn(weights)) return undefined;
+    if (isAdapted(this.rows, shared.gateUp, shared.down)) return undefined;
     const firstUnit = besideAt(expertsGateUp, shared.gateUp);
     const downUnit = besideAt(expertsDown, shared.down);
     if (firstUnit === undefined || !shared.down || downUnit === undefined) return undefined;
@@ -327,6 +329,7 @@ class ExpertProgram implements MlpProgram {
     const { device } = this.of.alike.stage;
     if (this.#outs || this.of.alike.config.beside || this.rows.role === 'prompt' || down?.shards.length !== 1)
       return false;
+    if (isAdapted(this.rows, down)) return false;
     return fuses(device, expertLinearCombine) && canCombine(this.#sumOf(down.type, shared), device.traits);
   }
 
@@ -437,16 +440,37 @@ class ExpertProgram implements MlpProgram {
     return { rows: this.#most, topK, experts, type, bias, shared, ...shape };
   }
 
+  /** With what rows' adapters add as biases of theirs. */
+  #withAdapters(
+    recorder: RankRecorder,
+    matrix: Matrix<PackedType>,
+    io: ExpertProjection,
+    here: { readonly topK: number; readonly first: number; readonly count: number },
+    outFeatures: number,
+  ): ExpertProjection {
+    const { adapters } = (this.of.gathers && this.#gathered) || this.rows;
+    if (!adapters || !isAdapted(this.rows, matrix)) return io;
+    const { role, normed } = this.rows;
+    const buffers = { role, rows: this.#most, normed, adapters };
+    const { xStride, inFeatures, out, outStride, xPerSlot, norm } = io;
+    const { x } = settled(recorder, buffers, { inFeatures }, { x: io.x, xStride, norm, out, outStride });
+    const own = { x, xStride, inFeatures, outFeatures, experts: { ...here, xPerSlot }, ids: this.#allIds };
+    const bias = adapters.loaded()?.biasOfExperts?.(recorder, buffers, matrix.name, { ...own, bias: io.bias });
+    return { ...io, x, norm: undefined, bias, rowBias: true };
+  }
+
   #recordLinear(
     recorder: RankRecorder,
     weights: ExpertWeights,
     matrix: Matrix<PackedType> | undefined,
-    { x, out, norm, bias, ...shape }: ExpertProjection,
+    of: ExpertProjection,
   ): void {
     if (!matrix) return;
     const [first, end] = weights.experts;
     const { numExperts, expertsPerToken } = this.of.alike.config;
     const rowsPerExpert = matrix.outFeatures / (end - first);
+    const here = { topK: expertsPerToken, first, count: end - first };
+    const { x, out, norm, bias, ...shape } = this.#withAdapters(recorder, matrix, of, here, rowsPerExpert);
     for (const shard of matrix.shards) {
       const problem = {
         ...shape,

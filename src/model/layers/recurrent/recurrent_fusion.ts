@@ -6,7 +6,7 @@ import type { DeltaConfig, NormConfig } from '../../config/model_config.js';
 import type { Matrix } from '../../weights/matrix.js';
 import { fuses, fusesNorm } from '../fusion.js';
 import type { Role } from '../roles.js';
-import type { StageRows } from '../rows.js';
+import { isAdapted, type StageRows } from '../rows.js';
 
 /** Whether linear attention by the gated delta rule is one kernel behind its first projection. */
 export const fusesDelta = (
@@ -23,15 +23,21 @@ export const fusesDelta = (
 export const fusesConv = (
   device: Device,
   norm: NormConfig,
-  { type, shards, inFeatures }: Matrix,
-  { role, rows, residual }: Pick<StageRows, 'role' | 'rows' | 'residual'>,
+  input: Matrix,
+  stageRows: Pick<StageRows, 'role' | 'rows' | 'residual' | 'adapters'>,
   channels: number,
-): boolean =>
-  shards.length === 1 &&
-  !residual.other &&
-  channels % 32 === 0 &&
-  fusesNorm(device, norm, role, rows, inFeatures) &&
-  // It multiplies exactly.
-  !decodesBytes(device.traits, type) &&
-  canConvolve(inFeatures, device.traits) &&
-  fuses(device, linearConv);
+): boolean => {
+  const { type, shards, inFeatures } = input;
+  const { role, rows, residual } = stageRows;
+  return (
+    shards.length === 1 &&
+    !residual.other &&
+    !isAdapted(stageRows, input) &&
+    channels % 32 === 0 &&
+    fusesNorm(device, norm, role, rows, inFeatures) &&
+    // It multiplies exactly.
+    !decodesBytes(device.traits, type) &&
+    canConvolve(inFeatures, device.traits) &&
+    fuses(device, linearConv)
+  );
+};
