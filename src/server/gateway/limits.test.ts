@@ -66,7 +66,8 @@ describe.skipIf(!natsServer)('a gateway', () => {
       tests.join('b', { slots: 1, tokenMs: 30 }, { server: { maxQueue: 0 } }),
     ]);
     await there(gateway, 'a', 'b');
-    const ask = () => post(gateway.url, { prompt: 'x', max_tokens: 50 });
+    // Long enough for a busy machine to see both under way.
+    const ask = () => post(gateway.url, { prompt: 'x', max_tokens: 200 });
     const first = [ask(), ask()];
     await until(() => asked(gateway).join() === '1,1');
     const refused = await ask();
