@@ -194,7 +194,7 @@ export class SplitkvChat extends Base {
     this.#say = sayOf(this.#strings);
     this.#parts.showTexts();
     this.#showLooks();
-    this.#parts.status.textContent = this.#say(`state_${this.state}`);
+    this.#showStatus(this.state);
   }
 
   /** Colours code, e.g. by highlight.js: gives nodes to show, or undefined to leave it plain. Called once a block has ended. */
@@ -383,9 +383,12 @@ export class SplitkvChat extends Base {
 
   /** @param cut where there is no answer: what there was of it can still go on */
   #ended(answer: Answer | undefined, cut = false): void {
-    if (!answer) this.#parts.end('', false, cut);
+    if (!answer) {
+      this.#parts.end('', false, cut);
+      this.#draft(this.#parts.field.value);
+      return this.#keep(false);
+    }
     this.#draft(this.#parts.field.value);
-    if (!answer) return this.#keep(false);
     const last = this.messages.at(-1);
     this.#parts.end(this.#noteOf(answer), true, last?.cut, last?.content);
     this.#tell('splitkv-answer', { text: answer.text, result: answer.result });
@@ -564,7 +567,7 @@ export class SplitkvChat extends Base {
     // Again after a recovery: other ranks may have come.
     else if (state === 'ready') this.#parts.showFacts(this.#facts(this.engine.info), this.#privacy());
     this.#parts.showWaiting(state === 'empty', state === 'looking' || state === 'checking');
-    this.#parts.status.textContent = this.#say(`state_${state}`);
+    this.#showStatus(state);
     this.#allow(state);
     this.#parts.frame.classList.toggle('sees', state !== 'ready' || this.#session.takesPictures);
     if (state === 'failed' || state === 'empty') this.#waits = false;
@@ -572,6 +575,10 @@ export class SplitkvChat extends Base {
     // After the end of the answer before it.
     if (state === 'ready') setTimeout(() => this.#waits && void this.#compose(this.#parts.field.value.trim()));
     this.#tell('splitkv-state', { state });
+  }
+
+  #showStatus(state: ChatState): void {
+    this.#parts.status.textContent = this.#say(`state_${state}`);
   }
 
   #showLoading(progress: LoadProgress): void {

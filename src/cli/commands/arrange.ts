@@ -81,11 +81,7 @@ export const command: Command = {
     await say(
       options,
       terminal,
-      jsonDocument(
-        found,
-        seconds,
-        promptUtilisation(profile, found.placement, problem.ranks / (problem.pipeline ?? 1)),
-      ),
+      jsonDocument(found, seconds, promptUtilisation(profile, found.placement, stageRanks(problem))),
       text + (out === undefined ? '' : `\nwritten to ${out}\n`),
     );
     return 0;
@@ -98,6 +94,8 @@ function jsonDocument(found: Arrangement, seconds: number, ofPrompts: number | u
   const told = { mode, makespan, lower_bound: lowerBound, gap, optimal, utilisation };
   return { ...told, ...defined({ utilisation_of_prompts: ofPrompts }), copies, seconds, placement };
 }
+
+const stageRanks = ({ ranks, pipeline = 1 }: ArrangementProblem): number => ranks / pipeline;
 
 function readLimits(options: Options): Omit<ArrangementProblem, 'loads'> {
   const ranks = options.integer('ranks', 1, 1024);
@@ -143,17 +141,18 @@ function describeArrangement(
   const { memory: _memory, ...unlimited } = problem;
   const inOrder = arrange({ ...unlimited, mode: 'static' });
   const before = inOrder.placement;
+  const told = problem.costs ? (seconds: number) => `${(1000 * seconds).toPrecision(4)} ms` : amount;
   const row = (name: string, of: Arrangement): string[] => {
-    if (problem.costs) return [name, `${(1000 * of.makespan).toPrecision(4)} ms`, of.utilisation.toFixed(3)];
+    if (problem.costs) return [name, told(of.makespan), of.utilisation.toFixed(3)];
     const slowest = makespan(loads, of.placement, ranks);
-    return [name, amount(slowest), utilisation(loads, ranks, slowest).toFixed(3)];
+    return [name, told(slowest), utilisation(loads, ranks, slowest).toFixed(3)];
   };
   const summary = alignedTable(
     [
       ['', 'makespan', 'utilisation'],
       row('static', inOrder),
       ...(found.mode === 'static' ? [] : [row(found.mode, found)]),
-      ['lower bound', problem.costs ? `${(1000 * found.lowerBound).toPrecision(4)} ms` : amount(found.lowerBound)],
+      ['lower bound', told(found.lowerBound)],
     ],
     1,
   );

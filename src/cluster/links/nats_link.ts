@@ -285,23 +285,27 @@ const isCount = (value: number): boolean => Number.isSafeInteger(value) && value
 export class Assembler {
   #parts: Uint8Array[] = [];
   #total = 0;
+  #bytes = 0;
+
   /** Of a message that isn't whole yet. */
-  bytes = 0;
+  get bytes(): number {
+    return this.#bytes;
+  }
 
   /** A message, when this piece is its last one. @throws SplitkvError `format` for a piece of another message */
   take({ total, bytes }: Extract<Frame, { type: 'piece' }>): Uint8Array | undefined {
-    if (this.bytes > 0 && total !== this.#total) {
+    if (this.#bytes > 0 && total !== this.#total) {
       throw formatError(`a piece of a message of ${total} bytes among those of one of ${this.#total}`);
     }
-    if (this.bytes + bytes.byteLength > total) throw formatError(`pieces of more than their message's ${total} bytes`);
+    if (this.#bytes + bytes.byteLength > total) throw formatError(`pieces of more than their message's ${total} bytes`);
     this.#total = total;
     // What NATS hands out lies in a buffer that it goes on using.
     this.#parts.push(bytes.slice());
-    this.bytes += bytes.byteLength;
-    if (this.bytes < total) return undefined;
+    this.#bytes += bytes.byteLength;
+    if (this.#bytes < total) return undefined;
     const parts = this.#parts;
     this.#parts = [];
-    this.bytes = 0;
+    this.#bytes = 0;
     return parts.length === 1 ? parts[0] : joinBytes(parts);
   }
 }

@@ -35,6 +35,8 @@ const UNLIMITED = 2 ** 40;
 const FREE_MS = 20_000;
 
 export class ClusterRanks implements ModelPlaces {
+  /** By rank, as they were taken last. */
+  #cards: readonly RankCard[];
   readonly #claims = new Map<number, LinkAddress>();
   /** Links that are open, by rank. */
   readonly #links = new Map<number, NatsLink>();
@@ -45,12 +47,12 @@ export class ClusterRanks implements ModelPlaces {
 
   private constructor(
     readonly cluster: Cluster,
-    /** By rank, as they were taken last. */
-    private cards: readonly RankCard[],
+    cards: readonly RankCard[],
     readonly options: LoadOptions,
     /** How others may differ from the first one, and how many seconds one that is missing may take to come. */
     readonly how: Required<Pick<ClusterRanksOptions, 'mixed' | 'patience'>>,
   ) {
+    this.#cards = cards;
     const { memory } = options;
     const given = cards.map(({ name }, at) => [name, typeof memory === 'object' ? memory[at] : memory] as const);
     this.#memory = new Map(given.filter((entry): entry is readonly [string, number] => entry[1] !== undefined));
@@ -134,24 +136,24 @@ export class ClusterRanks implements ModelPlaces {
    */
   async planOnRest(subject: PlanSubject, lost: SplitkvError, signal: AbortSignal | undefined): Promise<ChosenPlan> {
     const { chooseForRest } = await import('./plan_on_rest.js');
-    const before = this.cards;
+    const before = this.#cards;
     const rest = (await this.#free(signal)).slice(0, before.length - 1);
     if (rest.length === 0) throw lost;
     const names = rest.map(({ name }) => name);
-    this.cards = rest;
+    this.#cards = rest;
     try {
       const limits = rest.map(({ name, memory = UNLIMITED }) => Math.min(this.#memory.get(name) ?? UNLIMITED, memory));
       const { memory: _, ...options } = this.options;
       const chosen = await chooseForRest({ ...options, ranks: names, ...memoryOf(limits) }, subject, signal);
       this.arrange(chosen.adapters);
       const gone = before.filter(({ name }) => !names.includes(name)).map(({ name }) => name);
-      const now = this.cards.map(({ name }) => name);
+      const now = this.#cards.map(({ name }) => name);
       this.options.onWarning?.(
         `${gone.join(', ')} ${gone.length === 1 ? 'is' : 'are'} gone: ${planName(chosen.plan)} on ${now.join(', ')} goes on in its place`,
       );
       return chosen;
     } catch (error) {
-      this.cards = before;
+      this.#cards = before;
       throwIfAborted(signal, 'recovering');
       const why = `On what is left (${names.join(', ')}) it can't go on: ${messageOf(error)}`;
       throw peerLostError(`${lost.message}. ${why}`, error);
@@ -160,8 +162,8 @@ export class ClusterRanks implements ModelPlaces {
 
   /** Ranks that can take shares: those that there were first. */
   async #free(signal: AbortSignal | undefined): Promise<readonly RankCard[]> {
-    const [first] = this.cards;
-    const names = this.cards.map(({ name }) => name);
+    const [first] = this.#cards;
+    const names = this.#cards.map(({ name }) => name);
     const at = (card: RankCard): number => (names.includes(card.name) ? names.indexOf(card.name) : names.length);
     const until = performance.now() + FREE_MS;
     for (;;) {
@@ -183,8 +185,8 @@ export class ClusterRanks implements ModelPlaces {
 
   /** Undefined once the rank has a place, otherwise why it has none. */
   async #take(rank: number, cards: readonly RankCard[]): Promise<string | undefined> {
-    const before = nth(this.cards, rank);
-    const names = new Set(this.cards.map(({ name }) => name));
+    const before = nth(this.#cards, rank);
+    const names = new Set(this.#cards.map(({ name }) => name));
     const needed = this.#memory.get(before.name);
     const same = cards.filter(({ name }) => name === before.name);
     const spares = cards.filter(({ name, busy }) => !names.has(name) && !busy);
@@ -205,7 +207,7 @@ export class ClusterRanks implements ModelPlaces {
         continue;
       }
       if (card.name !== before.name) this.options.onWarning?.(`rank ${card.name} takes the place of ${before.name}`);
-      this.cards = this.cards.with(rank, card);
+      this.#cards = this.#cards.with(rank, card);
       this.#claims.set(rank, near);
       if (needed !== undefined) this.#memory.set(card.name, needed);
       return undefined;
@@ -228,7 +230,7 @@ export class ClusterRanks implements ModelPlaces {
   }
 
   name(rank: number): string {
-    return nth(this.cards, rank).name;
+    return nth(this.#cards, rank).name;
   }
 
   start(rank: number): StartWorker {
@@ -318,8 +320,8 @@ export class ClusterRanks implements ModelPlaces {
 
   /** The plan's ranks, in its order, where their adapters name them. */
   arrange(adapters: readonly AdapterRequest[]): void {
-    const named = adapters.map(({ adapterName }) => this.cards.find(({ name }) => name === adapterName));
-    if (named.every((card) => card !== undefined)) this.cards = named;
+    const named = adapters.map(({ adapterName }) => this.#cards.find(({ name }) => name === adapterName));
+    if (named.every((card) => card !== undefined)) this.#cards = named;
   }
 
   close(): Promise<void> {

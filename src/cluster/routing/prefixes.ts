@@ -63,9 +63,11 @@ export const MOST_BLOCKS_TOLD = Math.floor((MOST_BYTES * 8) / BITS_PER_BLOCK);
  * for its own, too, and no more than the policy's bound is staked on what is found.
  */
 export class PrefixFilter {
+  readonly #bits: Uint32Array;
   readonly #mask: number;
 
-  private constructor(private readonly bits: Uint32Array) {
+  private constructor(bits: Uint32Array) {
+    this.#bits = bits;
     this.#mask = bits.length * 32 - 1;
   }
 
@@ -90,21 +92,21 @@ export class PrefixFilter {
 
   /** Little endian, whatever the machine. */
   toBytes(): Uint8Array<ArrayBuffer> {
-    const bytes = new Uint8Array(this.bits.length * 4);
+    const bytes = new Uint8Array(this.#bits.length * 4);
     const view = new DataView(bytes.buffer);
-    for (const [index, word] of this.bits.entries()) view.setUint32(index * 4, word, true);
+    for (const [index, word] of this.#bits.entries()) view.setUint32(index * 4, word, true);
     return bytes;
   }
 
   copy(): PrefixFilter {
-    return new PrefixFilter(this.bits.slice());
+    return new PrefixFilter(this.#bits.slice());
   }
 
   add(hash: number): void {
     const step = (hash >>> 16) | 1;
     for (let probe = 0, at = hash; probe < PROBES; probe++, at += step) {
       const bit = at & this.#mask;
-      this.bits[bit >>> 5]! |= 1 << (bit & 31);
+      this.#bits[bit >>> 5]! |= 1 << (bit & 31);
     }
   }
 
@@ -112,7 +114,7 @@ export class PrefixFilter {
     const step = (hash >>> 16) | 1;
     for (let probe = 0, at = hash; probe < PROBES; probe++, at += step) {
       const bit = at & this.#mask;
-      if ((this.bits[bit >>> 5]! & (1 << (bit & 31))) === 0) return false;
+      if ((this.#bits[bit >>> 5]! & (1 << (bit & 31))) === 0) return false;
     }
     return true;
   }

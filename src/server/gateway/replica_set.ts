@@ -51,6 +51,7 @@ const DEFAULT_HANG_MS = 30_000;
 
 /** The replicas of a cluster: who is there, who takes a request, and what they answer. */
 export class ReplicaSet {
+  readonly #options: ReplicaSetOptions;
   /** By name. */
   readonly #members = new Map<string, Member>();
   /** By model. */
@@ -58,12 +59,13 @@ export class ReplicaSet {
   readonly #subscriptions: Subscription[];
   readonly #timer: NodeJS.Timeout;
   #lookedAt = performance.now();
-  connected = true;
+  #connected = true;
   #nextCall = 0;
   /** A replica came, or changed. */
   readonly #news = new EventEmitter().setMaxListeners(0);
 
-  constructor(private readonly options: ReplicaSetOptions) {
+  constructor(options: ReplicaSetOptions) {
+    this.#options = options;
     const { cluster, instance } = options;
     const { connection } = cluster;
     this.#subscriptions = [
@@ -84,6 +86,10 @@ export class ReplicaSet {
 
   get ready(): readonly Member[] {
     return this.members.filter((member) => takes(member));
+  }
+
+  get connected(): boolean {
+    return this.#connected;
   }
 
   /** Models that somebody has, whether or not it is ready. */
@@ -112,7 +118,7 @@ export class ReplicaSet {
 
   /** Sends a request to a replica. @throws ReplicaGoneError from its answer, when it goes away */
   ask(member: Member, request: AskedRequest, routed: RoutedRequest): GatewayCall {
-    const { cluster, instance } = this.options;
+    const { cluster, instance } = this.#options;
     const id = this.#nextCall++;
     const { name, instance: theirs, model } = member.beat;
     const table = this.#tableOf(model);
@@ -160,7 +166,7 @@ export class ReplicaSet {
       if (beat.protocol !== PROTOCOL || subject.split('.').at(-1) !== beat.name) return;
       this.#takeBeat(beat, prefixes);
     } catch (fault) {
-      this.options.onNote?.(`a beat that is none: ${String(fault)}`);
+      this.#options.onNote?.(`a beat that is none: ${String(fault)}`);
     }
   }
 
@@ -178,7 +184,7 @@ export class ReplicaSet {
     if (!member) {
       member = { beat, heardAt: 0, probedAt: 0, prefixes: undefined, calls: new Map(), asked: 0 };
       this.#members.set(beat.name, member);
-      this.options.onNote?.(`replica ${beat.name} is there: ${beat.model}, ${beat.slots} slots, ${beat.adapter}`);
+      this.#options.onNote?.(`replica ${beat.name} is there: ${beat.model}, ${beat.slots} slots, ${beat.adapter}`);
     }
     member.beat = beat;
     member.heardAt = performance.now();
@@ -202,7 +208,7 @@ export class ReplicaSet {
       const { head, bytes } = readToGateway(data);
       member.calls.get(head.id)?.hear(head, bytes);
     } catch (fault) {
-      this.options.onNote?.(`replica ${member.beat.name}: ${String(fault)}`);
+      this.#options.onNote?.(`replica ${member.beat.name}: ${String(fault)}`);
     }
   }
 
@@ -213,7 +219,7 @@ export class ReplicaSet {
     this.#lookedAt = now;
     for (const member of this.members) {
       // What came while this thread was busy, or the NATS server away, hasn't been read yet.
-      if (late > LOOK_MS || !this.connected) {
+      if (late > LOOK_MS || !this.#connected) {
         member.heardAt = now;
         for (const call of member.calls.values()) call.heardAt = now;
         continue;
@@ -223,7 +229,7 @@ export class ReplicaSet {
   }
 
   #lookAt(member: Member, now: number): void {
-    const { cluster, instance, hangMs = DEFAULT_HANG_MS } = this.options;
+    const { cluster, instance, hangMs = DEFAULT_HANG_MS } = this.#options;
     const { beat, heardAt, probedAt, calls } = member;
     const silence = now - heardAt;
     if (silence > SILENCE_MS) return this.#lose(member, `no sign of life for ${SILENCE_MS / 1000} s`);
@@ -244,15 +250,15 @@ export class ReplicaSet {
     const { name, model } = member.beat;
     if (this.#members.get(name) === member) this.#members.delete(name);
     this.#tableOf(model).leave(name);
-    this.options.onNote?.(`replica ${name}: ${why}; ${member.calls.size} requests were there`);
+    this.#options.onNote?.(`replica ${name}: ${why}; ${member.calls.size} requests were there`);
     for (const call of member.calls.values()) call.fail(why);
   }
 
   async #watchConnection(): Promise<void> {
-    for await (const { type } of this.options.cluster.connection.status()) {
-      if (type === 'disconnect') this.connected = false;
+    for await (const { type } of this.#options.cluster.connection.status()) {
+      if (type === 'disconnect') this.#connected = false;
       if (type !== 'reconnect') continue;
-      this.connected = true;
+      this.#connected = true;
       this.#lookedAt = 0; // the next look begins anew
     }
   }
@@ -271,6 +277,7 @@ export interface AnswerHead {
   readonly headers: Readonly<Record<string, string>>;
 }
 
+/** What is asked of a replica. */
 export interface AskedRequest extends Omit<Extract<ToReplica, { kind: 'ask' }>, 'kind' | 'id' | 'bytes' | 'prefix'> {
   readonly prefix: Uint32Array;
   readonly body: Uint8Array;
