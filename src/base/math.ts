@@ -32,10 +32,10 @@ export function joinBytes(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer>
   return all;
 }
 
-export const joinFloats = (parts: readonly Float32Array[]): Float32Array =>
-  new Float32Array(
-    joinBytes(parts.map((part) => new Uint8Array(part.buffer, part.byteOffset, part.byteLength))).buffer,
-  );
+const joinViews = (parts: readonly ArrayBufferView[]): ArrayBuffer =>
+  joinBytes(parts.map((part) => new Uint8Array(part.buffer, part.byteOffset, part.byteLength))).buffer;
+export const joinFloats = (parts: readonly Float32Array[]): Float32Array => new Float32Array(joinViews(parts));
+export const joinWords = (parts: readonly Uint32Array[]): Uint32Array => new Uint32Array(joinViews(parts));
 
 /** In lower-case hex. */
 export const toHex = (bytes: Uint8Array): string =>

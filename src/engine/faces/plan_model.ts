@@ -3,12 +3,12 @@ import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import { checkOptions, defined, type OptionsSchema, wholeNumber } from '../../base/options.js';
 import { listCached, type Source } from '../../loader/index.js';
 import {
-  modelFeatures,
-  misfit,
-  headCosts,
   explainPick,
   formatPlanTable,
+  headCosts,
   type MachineMeasure,
+  misfit,
+  modelFeatures,
   pickPlan,
   type Plan,
   type PlanCandidate,

@@ -4,6 +4,7 @@
  */
 
 import { nth } from '../../base/lists.js';
+import { joinWords } from '../../base/math.js';
 import { defined } from '../../base/options.js';
 import { pause } from '../../base/waits.js';
 import {
@@ -300,16 +301,8 @@ export const mayShare = (
 const drawOptions = ({ request, allowed, behind }: Running, drafts = 0): DrawOptions => ({
   ...samplingOf(request),
   ...(request.endIds && { endIds: request.endIds }),
-  ...(allowed && { allowed: drafts > 0 ? joined([allowed, ...behind.slice(0, drafts)]) : allowed }),
+  ...(allowed && { allowed: drafts > 0 ? joinWords([allowed, ...behind.slice(0, drafts)]) : allowed }),
 });
-
-/** Lists of tokens, one behind the other. */
-function joined(lists: readonly AllowedTokens[]): AllowedTokens {
-  const { length } = nth(lists, 0);
-  const all = new Uint32Array(lists.length * length);
-  for (const [at, list] of lists.entries()) all.set(list, at * length);
-  return all;
-}
 
 /**
  * Continuous batching over the ranks of a model: requests join and leave with each iteration. Decisions are the scheduler's; this

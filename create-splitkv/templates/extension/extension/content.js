@@ -1,16 +1,13 @@
 // In the page: what the model says of the selection, in a box. A click on it takes it away, and ends the answer.
 (() => {
   const box = document.createElement('splitkv-box');
-  const style = {
+  Object.assign(box.style, {
     position: 'fixed',
     right: '1rem',
     bottom: '1rem',
     zIndex: 2147483647,
     maxWidth: '24rem',
     padding: '1rem',
-  };
-  Object.assign(box.style, {
-    ...style,
     background: '#fff',
     color: '#111',
     border: '1px solid',

@@ -1,4 +1,5 @@
 import { VERSION } from '../../../base/version.js';
+import { inTime } from '../../../base/waits.js';
 import type { LoadOptions } from '../../contracts/api.js';
 import { ShareHost } from './share_host.js';
 import type { ShareWorld } from './share_protocol.js';
@@ -19,14 +20,14 @@ const START_MS = 30_000;
 export async function putInLine(start: (name: string) => SharedWorker, asked: ForWorker): Promise<void> {
   try {
     const worker = start(asked.key);
-    await new Promise((resolve) => {
-      setTimeout(resolve, START_MS);
+    const said = new Promise((resolve) => {
       worker.onerror = resolve;
       worker.port.onmessage = resolve;
       worker.port.postMessage(asked);
     });
+    await inTime(said, START_MS);
   } catch {
-    // Of another origin, not allowed here, or options that can't be sent: tabs are in line.
+    // Of another origin, not allowed here, silent, or options that can't be sent: tabs are in line.
   }
 }
 
