@@ -60,12 +60,12 @@ fn main(
 
   let first_unit = (group.y * groups.x + group.x) * params.tile_units;
   var sums = array<vec4<f32>, TILE_ROWS>();
-  for (var unit = 0u; unit < params.units; unit++) {
-    for (var piece = 0u; piece < UNIT_PIECES; piece++) {
-      let values = load_piece((first_unit + unit) * 32u + lane, piece);
-      for (var r = 0u; r < TILE_ROWS; r++) {
-        sums[r] = unit_fma(sums[r], values, load_x_unit(first_row + r, unit * UNIT4 + piece * PIECE4));
-      }
+  for (var i = 0u; i < params.units * UNIT_PIECES; i++) {
+    let unit = i / UNIT_PIECES;
+    let piece = i % UNIT_PIECES;
+    let values = load_piece((first_unit + unit) * 32u + lane, piece);
+    for (var r = 0u; r < TILE_ROWS; r++) {
+      sums[r] = unit_fma(sums[r], values, load_x_unit(first_row + r, unit * UNIT4 + piece * PIECE4));
     }
   }
 
