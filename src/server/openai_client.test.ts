@@ -80,10 +80,10 @@ describe('the official openai client', () => {
         messages,
         response_format: {
           type: 'json_schema',
-          json_schema: { name: 'a', schema: { type: 'array', unevaluatedItems: false } },
+          json_schema: { name: 'a', schema: { type: 'string', contentSchema: {} } },
         },
       }),
-    ).rejects.toMatchObject({ status: 400, message: expect.stringContaining('unevaluatedItems') as string });
+    ).rejects.toMatchObject({ status: 400, message: expect.stringContaining('contentSchema') as string });
   });
 
   test('chat, whole and streamed', async () => {
@@ -295,7 +295,7 @@ describe('the official openai client', () => {
       [
         {
           input,
-          text: { format: { type: 'json_schema', name: 'a', schema: { type: 'array', unevaluatedItems: false } } },
+          text: { format: { type: 'json_schema', name: 'a', schema: { type: 'string', contentSchema: {} } } },
         },
         { param: 'text.format' },
       ],

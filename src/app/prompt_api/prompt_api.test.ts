@@ -96,7 +96,7 @@ describe('LanguageModel over a model', () => {
       [[assistant('x')], {}, { name: 'TypeError' }],
       [[{ role: 'tool', content: 'x' }], {}, { name: 'TypeError' }],
       ['x', { responseConstraint: /a/i }, { name: 'NotSupportedError' }],
-      ['x', { responseConstraint: { type: 'array', unevaluatedItems: false } }, { name: 'NotSupportedError' }],
+      ['x', { responseConstraint: { type: 'string', contentSchema: {} } }, { name: 'NotSupportedError' }],
       ['x '.repeat(CONTEXT), {}, { name: 'QuotaExceededError', quota: CONTEXT }],
     ];
     for (const [input, options, told] of wrong) {

@@ -25,8 +25,6 @@ const MAX_FORMS = 256;
 
 /** Keywords that change what is valid in ways that aren't done, by what stands in for them. */
 const REFUSED = new Map([
-  ['unevaluatedProperties', 'use additionalProperties'],
-  ['unevaluatedItems', 'use items'],
   ['$dynamicRef', 'use $ref'],
   ['$recursiveRef', 'use $ref'],
   ['contentSchema', 'leave it out'],
@@ -61,6 +59,42 @@ const KEYWORDS: readonly string[] = [
   'prefixItems',
   'items',
   'uniqueItems',
+];
+
+/** Keywords for what no other keyword of a schema speaks of. */
+interface Unevaluated {
+  readonly keyword: string;
+  /** Whether a schema's own keywords speak of all; and otherwise of which. */
+  readonly all: (own: Readonly<Record<string, unknown>>) => boolean;
+  readonly own: (own: Readonly<Record<string, unknown>>) => readonly string[];
+  /** That others than these are of a schema. */
+  readonly form: (spoken: readonly string[], of: Schema) => Form;
+}
+
+const UNEVALUATED: readonly Unevaluated[] = [
+  {
+    keyword: 'unevaluatedProperties',
+    all: (own) => own['additionalProperties'] !== undefined || own['unevaluatedProperties'] !== undefined,
+    own: ({ properties = {}, patternProperties = {} }) => [
+      ...Object.keys(properties as object).map((name) => `=${name}`),
+      ...Object.keys(patternProperties as object).map((pattern) => `/${pattern}`),
+    ],
+    form: (spoken, of) => {
+      const named = (mark: string): Form =>
+        Object.fromEntries(spoken.filter((name) => name.startsWith(mark)).map((name) => [name.slice(1), true]));
+      return { properties: named('='), patternProperties: named('/'), additionalProperties: of };
+    },
+  },
+  {
+    keyword: 'unevaluatedItems',
+    all: (own) => {
+      if (own['contains'] !== undefined) throw usageError('schema: unevaluatedItems beside contains is not done');
+      const rest = Array.isArray(own['items']) ? own['additionalItems'] : own['items'];
+      return rest !== undefined || own['unevaluatedItems'] !== undefined;
+    },
+    own: ({ items, prefixItems = items ?? [] }) => Object.keys(prefixItems as object),
+    form: (spoken, of) => ({ prefixItems: spoken.map(() => true), items: of }),
+  },
 ];
 
 export function same(a: unknown, b: unknown): boolean {
@@ -172,7 +206,46 @@ export class SchemaForms {
       );
     }
     if (own['not'] !== undefined) cross(this.#not(own['not'], forms, within));
+    for (const what of UNEVALUATED) {
+      if (own[what.keyword] !== undefined && own[what.keyword] !== true) cross([this.#unevaluated(own, what)]);
+    }
     return forms;
+  }
+
+  /** That properties, or items, of which nothing else in the schema speaks are of the schema of this keyword. */
+  #unevaluated(own: Readonly<Record<string, unknown>>, what: Unevaluated): Form {
+    const { [what.keyword]: of, ...rest } = own;
+    const spoken = this.#spokenOf(rest, what);
+    return spoken === undefined ? {} : what.form([...spoken], schemaOf(of));
+  }
+
+  /**
+   * Of which names, patterns (as `/PATTERN`) or places a schema speaks; undefined where of all.
+   * @throws SplitkvError `usage` where that depends on the value
+   */
+  #spokenOf(schema: unknown, what: Unevaluated): ReadonlySet<string> | undefined {
+    const own = this.own(schema);
+    if (typeof own === 'boolean') return new Set();
+    if (what.all(own)) return undefined;
+    const reference = own['$ref'] === undefined ? [] : [this.resolve(own['$ref'])];
+    const always = [...reference, ...listOf(own, 'allOf')].map((part) => this.#spokenOf(part, what));
+    if (always.includes(undefined)) return undefined;
+    const spoken = new Set([...what.own(own), ...always.flatMap((part) => [...(part ?? [])])]);
+    const maybe: [keyword: string, part: unknown][] = [
+      ...['anyOf', 'oneOf'].flatMap((keyword) =>
+        listOf(own, keyword).map((part): [string, unknown] => [keyword, part]),
+      ),
+      ...['if', 'then', 'else'].map((keyword): [string, unknown] => [keyword, own[keyword] ?? true]),
+      ...dependenciesOf(own).map(([, part]): [string, unknown] => ['dependentSchemas', part]),
+    ];
+    for (const [keyword, part] of maybe) {
+      const more = this.#spokenOf(part, what);
+      if (!more || [...more].some((name) => !spoken.has(name)))
+        throw usageError(
+          `schema: ${what.keyword} beside ${keyword} that speaks of others is not done: list them outside`,
+        );
+    }
+    return spoken;
   }
 
   /** The forms of values, of the types of these forms, that a schema doesn't allow. */
@@ -323,6 +396,8 @@ export function merged(a: Form, b: Form): Form | undefined {
     else if ((AT_MOST as readonly string[]).includes(key)) form[key] = Math.min(own as number, value as number);
     else if (key === 'required' || (LISTS as readonly string[]).includes(key))
       form[key] = [...new Set([...(own as []), ...(value as [])])];
+    else if (key === 'multipleOf' && [own, value].every(Number.isInteger))
+      form[key] = commonMultiple(own as number, value as number);
     else if (key === 'type') form[key] = bothTypes(typesOf(a), typesOf(b));
     else if (key === 'enum') form[key] = inBoth(own as unknown[], value as unknown[]);
     else if (key === 'uniqueItems') form[key] = true;
@@ -353,6 +428,10 @@ export function merged(a: Form, b: Form): Form | undefined {
   if (listA && listB) mergeItems(form, a, b);
   return form;
 }
+
+const commonDivisor = (a: number, b: number): number => (b === 0 ? a : commonDivisor(b, a % b));
+/** The least one. */
+const commonMultiple = (a: number, b: number): number => (a / commonDivisor(a, b)) * b;
 
 function inBoth(a: readonly unknown[], b: readonly unknown[]): unknown[] {
   const others = new Set(b.map(canonical));
