@@ -42,7 +42,7 @@ export const GROUPS = [
   ],
   [
     'chat.spec.ts chat_view.spec.ts attached.spec.ts conversations.spec.ts',
-    2,
+    1,
     [
       'before a download: size, memory, speed and plan',
       "the sampling that a model's makers recommend",
@@ -86,7 +86,7 @@ export const GROUPS = [
   ],
   [
     'page.spec.ts pages.spec.ts looks.spec.ts site.spec.ts',
-    2,
+    1,
     [
       'the page answers questions about the story',
       'an answer can be stopped',
@@ -175,7 +175,7 @@ export const FILES = [
   // Plans against one rank.
   [
     'src/engine/testing/contract',
-    2,
+    1,
     [
       'adapters',
       'adp',
@@ -195,7 +195,7 @@ export const FILES = [
   // Models against what they should compute.
   [
     'src/engine/testing/contract',
-    2,
+    1,
     [
       'embedded',
       'encoders',
@@ -254,7 +254,7 @@ export const FILES = [
   // Ranks and devices that fail.
   [
     'src/engine',
-    2,
+    1,
     [
       'files/hostile_files',
       'ranks/check_variants',

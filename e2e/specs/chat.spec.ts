@@ -515,7 +515,7 @@ test('a download that is stopped on purpose is no alarm, and goes on', async ({ 
   own.close();
 });
 
-for (const denied of [false, true]) {
+for (const denied of drawn([false, true], 1, 'keep')) {
   test(`keep: after a reload ${denied ? 'all is computed where storage is denied' : 'what is new is computed'}`, async ({
     page,
   }) => {
