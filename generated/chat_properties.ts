@@ -97,7 +97,8 @@ export interface ChatProperties {
   /** Each rank in a worker of its own: a Web Worker in a page, a worker_thread in Node; default off. */
   workers: boolean;
   /** All pages of an origin that load the same model with the same options use one; default off. */
-  share: boolean;
+  get share(): string | undefined;
+  set share(value: boolean | string | URL | Gone);
   /** Frees a shared model after so many seconds without a question; default never. */
   idle: number | undefined;
   /**
@@ -138,6 +139,7 @@ export interface WideProperties {
   readonly prefixes: TextList;
   readonly draft: string | URL;
   readonly ranks: TextList;
+  readonly share: boolean | string | URL;
   readonly cluster: string | ClusterRanksOptions;
   readonly memory: TextList;
   readonly attentionDpConfig: string | AttentionDpOptions;

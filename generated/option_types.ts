@@ -190,9 +190,10 @@ export interface LoadOptions {
   readonly workers?: boolean | undefined;
   /**
    * All pages of an origin that load the same model with the same options use one. A worker of all tabs has it, or one
-   * tab; where that closes, another takes over, and answers go on. Default: false.
+   * tab; where that closes, another takes over, and answers go on. A bundled page gives the worker's address. Default:
+   * off.
    */
-  readonly share?: boolean | undefined;
+  readonly share?: boolean | string | URL | undefined;
   /**
    * Frees a shared model after so many seconds without a question. A number above 0 and at most 1048576. The next
    * question loads it again. Default: never.

@@ -6,7 +6,7 @@
 import { readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { build } from 'vite';
-import { bundleWgsl, nodeOnly, publishedWorkers, withoutNode } from './build_plugins.mjs';
+import { bundleWgsl, nodeOnly, publishedWorkers, withoutNode, withoutWorkers } from './build_plugins.mjs';
 import { buildTypes } from './build_types.mjs';
 import { ensurePackages, root } from './setup.mjs';
 
@@ -19,10 +19,10 @@ const common = { configFile: false, root, logLevel: 'warn', publicDir: false };
 await build({ configFile: join(root, 'vite.config.ts'), logLevel: 'warn' });
 
 /** One script without imports, for who bundles the library. */
-async function asScript(entry, name) {
+async function asScript(entry, name, ...plugins) {
   const [{ output }] = await build({
     ...common,
-    plugins: [bundleWgsl(), withoutNode()],
+    plugins: [bundleWgsl(), withoutNode(), ...plugins],
     build: {
       write: false,
       target: 'es2023',
@@ -244,6 +244,12 @@ await build({
     rollupOptions: { output: { minify: true } },
   },
 });
+
+// The worker of all tabs for pages that are bundled: they copy one file, and give its address.
+writeFileSync(
+  join(root, 'dist/splitkv-whole_share_worker.js'),
+  await asScript('src/app/share_worker.ts', 'splitkvShare', withoutWorkers()),
+);
 
 // The page of --host chrome.
 const hostPage = readFileSync(join(root, 'pages/host.html'), 'utf8').replace('./host.ts', './host.js');

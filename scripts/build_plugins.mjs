@@ -34,6 +34,7 @@ export const bundleWgsl = () => ({
 });
 
 const EMPTY = '\0splitkv-node';
+const NO_WORKERS = '\0splitkv-no-workers';
 
 /** Vite plugin for what runs in pages alone: files that only Node loads (node*.ts, by `import()`) are left out. */
 export const withoutNode = () => ({
@@ -44,6 +45,17 @@ export const withoutNode = () => ({
     handler: (id) => (id.startsWith('.') ? EMPTY : undefined),
   },
   load: { filter: { id: new RegExp(`^${EMPTY}$`) }, handler: () => 'export {};' },
+});
+
+/** Vite plugin for a script by itself: it starts no workers. */
+export const withoutWorkers = () => ({
+  name: 'splitkv-without-workers',
+  enforce: 'pre',
+  resolveId: { filter: { id: /^\.\/(rank|form|share)_script\.js$/ }, handler: () => NO_WORKERS },
+  load: {
+    filter: { id: new RegExp(`^${NO_WORKERS}$`) },
+    handler: () => 'export const [startFile, startText, startShared] = [];',
+  },
 });
 
 /**

@@ -96,7 +96,7 @@ export type RecommendedSampling = Pick<SamplingOptions, ${recommended.map((name)
 function wideType({ type }: OptionRow): string | undefined {
   if (type === undefined || type === 'boolean' || type === 'string') return undefined;
   if (type.includes('readonly ')) return 'TextList';
-  if (type.includes('URL')) return 'string | URL';
+  if (type.includes('URL')) return type.startsWith('boolean') ? type : 'string | URL';
   return /^\w+Options$/.test(type) ? `string | ${type}` : undefined;
 }
 

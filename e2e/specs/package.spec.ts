@@ -37,8 +37,9 @@ const CLUSTER = 'splitkv-cluster_ranks.js';
 const PEERS = 'splitkv-peers.js';
 /** Models that the cluster's server keeps: NATS's clients of JetStream and of its buckets. */
 const STORE = 'splitkv-model_store.js';
-/** The worker that all tabs share: a few lines over what pages have. */
+/** The worker that all tabs share: a few lines over what pages have; and for bundled pages, whole. */
 const SHARE_WORKER = 'splitkv-share_worker.js';
+const WHOLE_SHARE_WORKER = 'splitkv-whole_share_worker.js';
 const ON_DEMAND = /import\(["'`]\.\/([\w.-]+\.js)["'`]\)/g;
 
 /** The files of dist/ that these import, and those import; on demand, too, but for Node's. @param but files that aren't followed */
@@ -131,6 +132,8 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   const inWorker = [...reached([SHARE_WORKER], [STATIC])];
   expect(inWorker.filter((file) => !all.has(file))).toEqual([SHARE_WORKER]);
   expect(gzipped([SHARE_WORKER]) / 1000).toBeLessThan(0.5);
+  expect([...reached([WHOLE_SHARE_WORKER], [STATIC, ON_DEMAND])]).toEqual([WHOLE_SHARE_WORKER]);
+  expect(gzipped([WHOLE_SHARE_WORKER]) / 1000).toBeLessThan(580);
   // Since it was 240: models by Hub names, the cache's integrity and its list, the options' schemas; then kernels for GPUs,
   // and 282: tuning, sampling by bins, prompts in f16 and bytes; and 298: what a model's files may ask for is bounded, a lone row's
   // kernels; 314: experts' kernels, more models and types of GGUF files; 320: recurrent layers; 330: answers of a given form;
@@ -202,6 +205,7 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   const own = new Set([
     ...all,
     SHARE_WORKER,
+    WHOLE_SHARE_WORKER,
     ...cluster,
     ...chat,
     ...more,
@@ -270,15 +274,25 @@ test.describe('for bundlers', () => {
     expect(hooks.length).toBeLessThan(15_000);
   });
 
-  test('a bundled page runs ranks, and forms, in workers', async ({ page }) => {
-    const folder = await bundle('whole', "import { load } from 'splitkv'; globalThis.load = load;");
+  /** The page's folder, and models beside it, by an address. */
+  const served = async (folder: string): Promise<{ url: string; close(): void }> => {
     const [pages, models] = [serveFiles('/', folder), serveFiles('/models', resolve('models'))];
     const server = createServer((request, response) =>
-      models(request, response, () => pages(request, response, () => {})),
+      models(request, response, () => pages(request, response, () => response.writeHead(404).end())),
     );
     await new Promise<void>((done) => server.listen(0, '127.0.0.1', done));
+    const close = (): void => {
+      server.closeAllConnections();
+      server.close();
+    };
+    return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`, close };
+  };
+
+  test('a bundled page runs ranks, and forms, in workers', async ({ page }) => {
+    const folder = await bundle('whole', "import { load } from 'splitkv'; globalThis.load = load;");
+    const server = await served(folder);
     try {
-      await page.goto(`http://127.0.0.1:${(server.address() as AddressInfo).port}/index.html`);
+      await page.goto(`${server.url}index.html`);
       const result = await page.evaluate(async () => {
         const { load } = globalThis as unknown as typeof import('../../src/index.js');
         const model = await load('/models/tiny-gqa/', { workers: true, cache: false, contextLength: 64 });
@@ -290,7 +304,49 @@ test.describe('for bundlers', () => {
       expect(result).toEqual([3, 'yes']);
       expect(page.workers().length).toBe(2);
     } finally {
-      server.closeAllConnections();
+      server.close();
+    }
+  });
+
+  test('bundled pages share the model of a worker whose address they give', async ({ context }) => {
+    const folder = await bundle(
+      'shared',
+      `import { load } from 'splitkv';
+      const share = new URL('splitkv/share-worker', import.meta.url);
+      globalThis.open = async (options) => {
+        const told = { warnings: [], devices: 0 };
+        const { requestDevice } = GPUAdapter.prototype;
+        GPUAdapter.prototype.requestDevice = function (...given) {
+          told.devices++;
+          return requestDevice.apply(this, given);
+        };
+        const model = await load('/models/tiny-gqa/', {
+          share, cache: false, contextLength: 64, onWarning: (message) => told.warnings.push(message), ...options,
+        });
+        const { tokens } = await model.generate([1, 300, 301], { maxTokens: 5, ignoreEos: true }).result;
+        const { text } = await model.generate([1, 300, 301], { choice: ['yes'] }).result;
+        globalThis.model = model;
+        return { ...told, tokens, text };
+      };`,
+    );
+    const server = await served(folder);
+    try {
+      type Told = Readonly<{ warnings: string[]; devices: number; tokens: number[]; text: string }>;
+      const open = async (options: object): Promise<Told> => {
+        const page = await context.newPage();
+        await page.goto(`${server.url}index.html`);
+        return page.evaluate((options) => (globalThis as unknown as { open: typeof open }).open(options), options);
+      };
+      const alone = await open({ share: false });
+      expect(alone).toMatchObject({ text: 'yes', devices: 1 });
+      // The address says nothing of whose model it is.
+      const shared = { ...alone, devices: 0 };
+      expect(await Promise.all([open({}), open({})])).toEqual([shared, shared]);
+      const tab = await open({ share: 'none.js', contextLength: 65 });
+      expect(tab).toEqual({ ...alone, warnings: [expect.stringMatching(/none\.js .*can't be loaded; a tab does/)] });
+      const { warnings } = await open({ workers: true });
+      expect(warnings).toEqual([expect.stringMatching(/with `workers` or `fetch` no worker/)]);
+    } finally {
       server.close();
     }
   });

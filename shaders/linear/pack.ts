@@ -55,7 +55,7 @@ export const KEPT_BLOCKS: Readonly<Record<KeptType, KeptBlock>> = {
   tq2_0: { elements: 256, words: 16, low: 2, high: 0 },
   q1_0: { elements: 128, words: 16, low: 1, high: 0 },
   q2_0: { elements: 64, words: 16, low: 2, high: 0 },
-  nvfp4: { elements: 64, words: 32, low: 4, high: 0 },
+  nvfp4: { elements: 64, words: 64, low: 4, high: 0 },
   iq2_xxs: { elements: 256, words: 16, low: 2, high: 0 },
   iq2_xs: { elements: 256, words: 80, low: 2, high: 0 },
   iq2_s: { elements: 256, words: 144, low: 2, high: 0 },
@@ -99,6 +99,8 @@ export interface BlockRows {
   readonly bytes: Uint8Array;
   /** From a row to the next. */
   readonly rowBytes: number;
+  /** Of all numbers, beside what is in blocks: of NVFP4 alone. Default 1. */
+  readonly factor?: number;
 }
 
 export const isCodebook = (type: PackedType): type is CodebookType => /^(iq[123]|tq1)/.test(type);

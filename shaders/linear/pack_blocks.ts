@@ -121,14 +121,14 @@ export function packBlocks(
   type: PackedType,
   { weight, scale }: PackedTiles,
   first: number,
-  { blocks, bytes, rowBytes }: BlockRows,
+  { blocks, bytes, rowBytes, factor }: BlockRows,
   n: number,
   inFeatures: number,
 ): void {
   const pack = PACKERS[type]?.[blocks];
   if (isKept(type) && scale && keepsBlocks(type, blocks)) {
     for (let row = 0; row < n; row++)
-      packKeptRow(type, { weight, scale }, first + row, bytes, row * rowBytes, inFeatures);
+      packKeptRow(type, { weight, scale }, first + row, bytes, row * rowBytes, inFeatures, factor);
     return;
   }
   if (!pack || !scale) throw new SplitkvError('internal', `packBlocks: ${type} doesn't hold ${blocks}`);

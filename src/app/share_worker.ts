@@ -19,6 +19,6 @@ Object.assign(globalThis, {
   onconnect: ({ ports: [port] }: MessageEvent) => {
     // Where it may ask for no adapter or lock it doesn't stand there either.
     port!.onmessage = async ({ data }: MessageEvent<ForWorker>) =>
-      port!.postMessage(await line.stand(data).catch(() => {}));
+      port!.postMessage(await line.stand(data).catch(() => undefined));
   },
 });

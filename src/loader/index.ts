@@ -21,6 +21,7 @@ export {
   columnsView,
   orderedView,
   rowsView,
+  scaledView,
   summedView,
   transposedView,
   vectorView,

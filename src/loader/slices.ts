@@ -29,6 +29,8 @@ export interface RawPiece {
   convertTo(out: Float32Array): void;
   /** Writes their blocks, without gaps, where the slice has them. */
   copyTo?(out: Uint8Array): void;
+  /** Of numbers of these blocks, beside what is in them; default 1. What is converted has it. */
+  readonly factor?: number;
 }
 
 /** Rows of `columns` elements from byte `start` of a file on, nothing between them. A row is a whole number of blocks. */

@@ -32,6 +32,8 @@ export interface RowPiece {
 export interface BlockPiece extends Omit<RowPiece, 'data'> {
   readonly data: Uint8Array<ArrayBuffer>;
   readonly blocks: SliceBlocks;
+  /** As of `RawPiece`. */
+  readonly factor: number;
 }
 
 type StreamOptions = Pick<StreamRowsOptions, 'signal' | 'onBytes'> & {
@@ -125,8 +127,13 @@ export class TensorReader {
   async *streamBlocks(name: string, options: StreamRowsOptions = {}): AsyncGenerator<BlockPiece, void, void> {
     const [slice, stream] = this.#streamed(name, options);
     const blocks = known(slice.blocks, 'blocks of a tensor');
-    for await (const piece of streamPieces(slice, stream, blocks.rowBytes, Uint8Array, (raw, out) => raw.copyTo?.(out)))
-      yield { ...piece, blocks };
+    let factor = 1;
+    const copy = (raw: RawPiece, out: Uint8Array): void => {
+      raw.copyTo?.(out);
+      ({ factor = 1 } = raw);
+    };
+    for await (const piece of streamPieces(slice, stream, blocks.rowBytes, Uint8Array, copy))
+      yield { ...piece, blocks, factor };
   }
 
   #streamed(name: string, options: StreamRowsOptions): [RowSlice, StreamOptions] {

@@ -34,9 +34,9 @@ export interface KeptPlanes {
   resize?(block: DataView, size: number): void;
   /**
    * To a lane of tiles that are zero there: the first word of its first unit is `word`, what 32 rows of the block have beside their units
-   * begins at word `first`.
+   * begins at word `first`. `factor`: as of `BlockRows`.
    */
-  pack(block: DataView, tiles: KeptTiles, word: number, first: number, lane: number): void;
+  pack(block: DataView, tiles: KeptTiles, word: number, first: number, lane: number, factor: number): void;
   /** How a kernel reads them (weights_wgsl.ts). */
   readonly wgsl: string;
 }
@@ -95,6 +95,7 @@ export function packKeptRow(
   bytes: Uint8Array,
   at: number,
   inFeatures: number,
+  factor = 1,
 ): void {
   const { bytes: blockBytes, pack } = keptPlanes(type);
   const { elements, words } = KEPT_BLOCKS[type];
@@ -104,6 +105,6 @@ export function packKeptRow(
   for (let b = 0; b < blocks; b++) {
     const block = new DataView(bytes.buffer, bytes.byteOffset + at + b * blockBytes, blockBytes);
     const nth = tile * blocks + b;
-    pack(block, tiles, nth * units * UNIT_WORDS + lane * 4, nth * words, lane);
+    pack(block, tiles, nth * units * UNIT_WORDS + lane * 4, nth * words, lane, factor);
   }
 }

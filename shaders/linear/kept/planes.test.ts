@@ -3,7 +3,16 @@ import { Random } from '../../../src/base/random.js';
 import { converter, loadDecoder } from '../../../src/loader/convert.js';
 import { drawn } from '../../../src/gpu/testing/draw.js';
 import type { BlockType } from '../../../src/loader/dtype.js';
-import { blockElements, isCodebook, KEPT_TYPES, type KeptType, packedLayout } from '../pack.js';
+import {
+  blockElements,
+  emptyTiles,
+  isCodebook,
+  KEPT_TYPES,
+  type KeptType,
+  packedLayout,
+  type PackedTiles,
+} from '../pack.js';
+import { packBlocks } from '../pack_blocks.js';
 import { keptPlanes } from './kept.js';
 import { keptTiles, randomRows, tileValues } from '../testing/kept_tiles.js';
 
@@ -65,10 +74,11 @@ describe.each(KEPT_TYPES)('%s', (type) => {
     }
   });
 
-  test('takes at most 1.05 times the bytes of its blocks', () => {
+  test("takes at most 1.05 times the bytes of its blocks and, of NVFP4, of its tensor's factor", () => {
+    const beside = type === 'nvfp4' ? 4 : 0;
     const { weightBytes, scaleBytes } = packedLayout(type, 64, 1024);
     const blocks = (64 * 1024) / blockElements(type);
-    expect((weightBytes + scaleBytes) / (blocks * keptPlanes(type).bytes)).toBeLessThan(1.05);
+    expect((weightBytes + scaleBytes) / (blocks * (keptPlanes(type).bytes + beside))).toBeLessThan(1.05);
   });
 
   test('refuses a scale that is not finite', () => {
@@ -78,4 +88,17 @@ describe.each(KEPT_TYPES)('%s', (type) => {
       expect(() => keptTiles(type, bytes, 1, blockElements(type))).toThrow('not finite');
     }
   });
+});
+
+test("NVFP4's values are multiplied by the factor of the tensor", () => {
+  const [n, width, factor] = [40, 192, Math.fround(0.0137)];
+  const bytes = randomRows('nvfp4', new Random(4), n, width, 1).slice();
+  const expected = new Float32Array(n * width);
+  converter('NVFP4', bytes)(0, expected.length, expected, 0);
+  const tiles = emptyTiles('nvfp4', n, width) as Required<PackedTiles>;
+  packBlocks('nvfp4', tiles, 0, { blocks: 'NVFP4', bytes, rowBytes: bytes.length / n, factor }, n, width);
+  const got = tileValues('nvfp4', tiles, n, width);
+  const wrong = got.findIndex((value, i) => !(Math.abs(value - expected[i]! * factor) <= 1e-6 * Math.abs(value)));
+  expect(wrong).toBe(-1);
+  expect(got.some((value) => value !== 0)).toBe(true);
 });

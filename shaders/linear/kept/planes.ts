@@ -22,7 +22,7 @@ interface Coded extends Pick<KeptPlanes, 'bytes' | 'factors' | 'resize'> {
   /** The codes of elements 32 group + 4 part on, a byte each. */
   codes(block: DataView, group: number, part: number): number;
   /** Writes what the block's groups have beside their codes. `first`: where 32 rows of the block have it in `to`. */
-  beside(block: DataView, to: Uint32Array, first: number, lane: number): void;
+  beside(block: DataView, to: Uint32Array, first: number, lane: number, factor: number): void;
   /** As weights_kept.wgsl says. */
   readonly lines: string;
   /** What codes stand for. */
@@ -66,11 +66,14 @@ function putScalesAndMinima(block: DataView, to: Uint32Array, first: number, lan
 const floats = new Float32Array(1);
 const floatBits = new Uint32Array(floats.buffer);
 
-/** The bits of the f32 that an f16 is. */
-function floatOf(half: number): number {
-  floats[0] = floatFromHalf(finite(half));
+/** The bits of an f32. */
+function bitsOf(value: number): number {
+  floats[0] = value;
   return floatBits[0]!;
 }
+
+/** Of the f32 that an f16 is. */
+const floatOf = (half: number): number => bitsOf(floatFromHalf(finite(half)));
 
 /** Of 32 codes in 16 bytes: low nibbles are elements 0 to 15, high ones 16 to 31. */
 const nibblesAt = (block: DataView, at: number, part: number): number =>
@@ -233,9 +236,10 @@ const CODED: Readonly<Record<CodedType, Coded>> = {
     // Of 16 elements 8 bytes have those of eight in their low halves, the other eight in their high ones.
     codes: (block, group, part) =>
       (block.getUint32(4 + group * 16 + (part >> 2) * 8 + (part & 1) * 4, true) >>> ((part & 2) * 2)) & LOW,
-    /** [unit][lane] of two scales. */
-    beside(block, to, first, lane) {
+    /** [unit][lane] of two scales, [lane] the tensor's factor. */
+    beside(block, to, first, lane, factor) {
       for (let group = 0; group < 2; group++) putHalf(to, first, group, lane, block.getUint16(group * 2, true));
+      to[first + 32 + lane] = bitsOf(factor);
     },
     /** A scale has no sign, and no number below 2^-9. */
     resize(block, size) {
@@ -255,7 +259,7 @@ function packCoded(type: CodedType, { codes: codesOf, beside }: Coded): KeptPlan
   const [parts, inWord] = [UNIT_ELEMENTS[type] / 4, 8 / low];
   const units = elements / UNIT_ELEMENTS[type];
   const lowest = (2 ** low - 1) * 0x01010101;
-  return (block, { weight, scale }, firstWord, first, lane) => {
+  return (block, { weight, scale }, firstWord, first, lane, factor) => {
     for (let i = 0; i < elements / 4; i++) {
       const codes = codesOf(block, i >> 3, i & 7);
       const [unit, part] = [Math.floor(i / parts), i % parts];
@@ -266,7 +270,7 @@ function packCoded(type: CodedType, { codes: codesOf, beside }: Coded): KeptPlan
       const place = part * high;
       scale[first + (unit * TILE + lane) * each + (place >> 3)]! |= ((codes & ~lowest) >>> low) << (place & 7);
     }
-    beside(block, scale, first + units * TILE * each, lane);
+    beside(block, scale, first + units * TILE * each, lane, factor);
   };
 }
 

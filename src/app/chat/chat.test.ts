@@ -55,6 +55,8 @@ describe('attributes', () => {
     expect(
       settings({ cluster: 'wss://a.example, wss://b.example', 'cluster-name': 'lab', ranks: 'gpu-a,gpu-b' }).load,
     ).toEqual({ cluster: { servers: ['wss://a.example', 'wss://b.example'], name: 'lab' }, ranks: ['gpu-a', 'gpu-b'] });
+    // A switch, or an address.
+    expect(['', 'true', '/share.js'].map((share) => settings({ share }).load.share)).toEqual([true, true, '/share.js']);
     expect(settings({ temperature: '0', 'top-k': '0' }).sampling).toEqual({ maxTokens: 512, temperature: 0, topK: 0 });
     expect(read).toMatchObject({ autostart: true, selfTest: true, about: undefined });
   });
@@ -394,6 +396,8 @@ describe('properties', () => {
     }
     expect(attributeText('model', new URL('https://a.example/m/'))).toBe('https://a.example/m/');
     expect(attributeText('attention-dp-config', { mode: 'trtllm' })).toBe('{"mode":"trtllm"}');
+    expect(attributeText('share', true)).toBe('true');
+    expect(attributeText('share', new URL('https://a.example/share.js'))).toBe('https://a.example/share.js');
     expect(attributeText('ranks', 2)).toBe('2');
     expect(attributeText('ranks', ['high-performance', 'low-power'])).toBe('high-performance,low-power');
     expect(attributeText('placeholder', '')).toBe('');

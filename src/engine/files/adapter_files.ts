@@ -26,6 +26,8 @@ export interface StoredPair {
   /** Of the pair, in the reader's index. */
   readonly a: string;
   readonly b: string;
+  /** The model's tensor itself, which PEFT saves with adapters of the head: frozen, so of it only the shape counts. */
+  readonly base?: string;
   /** Of b a, for its rank. */
   scaleOf(rank: number): number;
 }
@@ -60,7 +62,7 @@ export async function readAdapter(
   network: OpenOptions,
   signal?: AbortSignal,
 ): Promise<LowRankPair[]> {
-  const tensors = expectedTensors(targetsOf(modelMap(config)));
+  const tensors = expectedTensors(targetsOf(modelMap(config), config));
   const pairs = new Map<string, LowRankPair[]>();
   for (const { from, scale = 1 } of parts) {
     const source = await openSource(from, signal, { ...network, mustHave: CONFIG });
@@ -90,7 +92,7 @@ function unknownModule(source: Source, module: string, tensors: readonly string[
 
 async function readPair(
   reader: TensorReader,
-  { a, b, scaleOf }: StoredPair,
+  { a, b, base, scaleOf }: StoredPair,
   tensor: string,
   [rows = 0, columns = 0]: readonly number[],
   scale: number,
@@ -99,6 +101,7 @@ async function readPair(
   const rank = matrixShape(reader.entry(a)).rows;
   reader.expectTensor(a, [rank, columns]);
   reader.expectTensor(b, [rows, rank]);
+  if (base !== undefined) reader.expectTensor(base, [rows, columns]);
   const read = async (name: string, count: number): Promise<Float32Array<ArrayBuffer>> => {
     const values = await reader.readRows(name, 0, count, { signal });
     const at = values.findIndex((value) => !Number.isFinite(value));
@@ -129,7 +132,7 @@ function joined(pairs: readonly LowRankPair[]): LowRankPair {
 }
 
 /** What is put before the names of modules, by transformers and by PEFT. */
-const PAIR = /^base_model\.model\.(.+)\.lora_([AB])\.weight$/;
+const PAIR = /^base_model\.model\.(.+)\.(lora_[AB]|base_layer)\.weight$/;
 /** Changes of the base model's own weights that go with an adapter and aren't in it. */
 const CHANGES_BASE = /^(pissa|olora|corda|loftq|lora_ga)/;
 
@@ -141,6 +144,7 @@ async function openPeft(source: Source, signal: AbortSignal | undefined): Promis
     throw ioError(`${source.name} has no ${WEIGHTS} (PEFT writes it: save_pretrained(FOLDER))`);
   const index = await readTensorIndex(source, signal, WEIGHTS);
   const modules = new Set<string>();
+  const { ensure_weight_tying: ties } = config as Readonly<Record<string, unknown>>;
   for (const name of index.tensors.keys()) {
     const module = PAIR.exec(name)?.[1];
     if (module === undefined)
@@ -149,11 +153,23 @@ async function openPeft(source: Source, signal: AbortSignal | undefined): Promis
           'magnitudes in adapters are not supported',
       );
     modules.add(module);
+    if (ties === true && /(^|\.)lm_head$/.test(module))
+      throw unsupportedError(
+        `${source.name}: '${module}' is tied to the embeddings (ensure_weight_tying), which adapters can't change here: train the ` +
+          'head without',
+      );
   }
   if (modules.size === 0) throw formatError(`${source.name}: the adapter is empty`);
   const pairs = [...modules].map((module): StoredPair => {
-    const [a, b] = ['A', 'B'].map((which) => `base_model.model.${module}.lora_${which}.weight`) as [string, string];
-    return { module, a, b, scaleOf: (rank) => scaleOf(module, rank) };
+    const tensorOf = (part: string): string => `base_model.model.${module}.${part}.weight`;
+    const base = tensorOf('base_layer');
+    return {
+      module,
+      a: tensorOf('lora_A'),
+      b: tensorOf('lora_B'),
+      ...(index.tensors.has(base) && { base }),
+      scaleOf: (rank) => scaleOf(module, rank),
+    };
   });
   return { reader: new TensorReader(source, index), pairs };
 }

@@ -37,6 +37,8 @@ export class Batch {
   readonly #needs = new SlotNeeds();
   /** vec2<u32> [slots]: row_info of rows whose first token is to be sampled. */
   readonly #firstInfo: Buffer;
+  /** vec2<u32> [slots]: (0, slot) of the head's rows, on ranks that hold rows of it: of rows that begin the root alone has row_info. */
+  readonly #headInfo: Buffer | undefined;
   /** Those rows: their prompt's last row is in headX. */
   readonly #first = new Set<number>();
 
@@ -65,6 +67,8 @@ export class Batch {
     this.#rows = forward.allocateRows('generated', slots, Math.max(slots, allRows));
     const heads = forward.headRows > 0;
     this.headX = heads ? device.createBuffer('head x', slots * hiddenStride * 4) : undefined;
+    this.#headInfo = heads ? device.createBuffer('head row_info', slots * 8) : undefined;
+    this.#writeHeadInfo((row) => own.firstSlot + row);
     if (heads) {
       const shares = headShares(world);
       this.#sampler = new Sampler(device, {
@@ -117,21 +121,26 @@ export class Batch {
 
   recordAgain(): void {
     for (const programs of this.#programs) {
-      const before = programs.layers;
-      if (!before) continue;
-      programs.layers = this.#recordLayers(programs);
-      before.dispose();
+      const { layers, sampling } = programs;
+      if (layers) programs.layers = this.#recordLayers(programs);
+      layers?.dispose();
+      for (const [key, before] of sampling) {
+        const [mode, controlled] = key.split(' ') as [SamplingMode, string?];
+        sampling.set(key, this.#recordSampling(programs, mode, controlled !== undefined));
+        before.dispose();
+      }
     }
   }
 
   #recordSampling({ buffers }: StepPrograms, mode: SamplingMode, controlled: boolean): Program<RankStep> {
     const { forward, world, own } = this;
-    const { x, normed, rows } = buffers;
+    const rowInfo = this.#headInfo;
+    const adapters = buffers.adapters && rowInfo && { ...buffers.adapters, rowInfo };
     const sampler = this.#sampler;
     const rowsOf = world.rowsOf('generated');
     return this.#record('sampling', (recorder) => {
       if (!sampler) return;
-      forward.recordHead(recorder, x, normed, rows, sampler.logits);
+      forward.recordHead(recorder, { ...buffers, adapters }, sampler.logits);
       const logits = controlled ? sampler.recordControls(recorder) : sampler.logits;
       if (mode === 'whole') {
         recordGatherLogits(recorder, world, logits, { logitsStride: forward.logitsStride, rowsOf });
@@ -211,6 +220,7 @@ export class Batch {
   ): ReturnType<Batch['step']> {
     if (hasControls(sampling)) await this.#sampler?.prepareControls();
     this.#needs.set(0, sampling);
+    this.#writeHeadInfo(() => slot);
     const { counter = 0, allowed } = sampling;
     const words = (allowed?.length ?? 0) / tokens.length;
     const before = seen.length - tokens.length + 1;
@@ -321,6 +331,12 @@ export class Batch {
     const [first, end] = nth(slices, part);
     const offset = (row * stride + first) * 4;
     return new Float32Array(await this.device.read(this.#sampler.logits, offset, (end - first) * 4));
+  }
+
+  #writeHeadInfo(slotOf: (row: number) => number): void {
+    if (!this.#headInfo) return;
+    const info = Array.from({ length: this.own.rows }, (_, row) => [0, slotOf(row)]);
+    this.device.write(this.#headInfo, 0, Uint32Array.from(info.flat()));
   }
 
   /** Only the root's counts: it sends them to the others with each step. */

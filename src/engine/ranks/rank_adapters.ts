@@ -26,7 +26,7 @@ export class RankAdapters {
     readonly recordAgain: () => Promise<void>,
   ) {
     const { device, config, world } = forward;
-    this.#targets = targetsOf(modelMap(config, rankSlice(world.plan, world.rank, config)));
+    this.#targets = targetsOf(modelMap(config, rankSlice(world.plan, world.rank, config)), config);
     this.#places = noPlaces(device, slots);
   }
 

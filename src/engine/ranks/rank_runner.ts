@@ -17,7 +17,7 @@ import {
 import type { Grid } from '../../model/config/vision_config.js';
 import type { PictureSpan } from '../../model/layers/attention/rope_table.js';
 import type { DeviceModel } from '../../model/device_model.js';
-import type { Decoder, DecoderRows } from '../../model/forward/decoder.js';
+import type { Decoder, DecoderRows, HeadRows } from '../../model/forward/decoder.js';
 import { chunksOf } from '../../model/layers/roles.js';
 import { ownBlock, runsRows } from '../../model/layers/rows.js';
 import type { LowRankPair } from '../../model/adapters/targets.js';
@@ -79,9 +79,10 @@ export class RankRunner implements Rank {
   #prefill: Program<RankStep>;
   /** The step that ends a prompt which is compressed. */
   #compressing: Program<RankStep> | undefined;
-  readonly #logitsX: Buffer | undefined;
+  /** Rows whose logits are wanted, on ranks that hold rows of the head, and their slot. */
+  readonly #logitsHead: (HeadRows & { readonly rowInfo: Buffer }) | undefined;
   readonly #logitsRows: Buffer | undefined;
-  readonly #logitsProgram: Program<RankStep>;
+  #logitsProgram: Program<RankStep>;
   /** Rows of one slot that were run last, whose logits may be asked for. */
   #ran: RanRows | undefined;
   #copyScratch: Buffer | undefined;
@@ -148,18 +149,16 @@ export class RankRunner implements Rank {
     const isRoot = world.rank === topology.root;
     const rowsBuffer = (name: string, rows: number, stride: number): Buffer =>
       device.createBuffer(name, rows * stride * 4);
-    const logitsX = heads ? rowsBuffer('logits x', LOGITS_ROWS, forward.hiddenStride) : undefined;
-    const logitsRows = heads || isRoot ? rowsBuffer('logits rows', LOGITS_ROWS, forward.logitsStride) : undefined;
-    [this.#logitsX, this.#logitsRows] = [logitsX, logitsRows];
+    if (heads) {
+      const rowInfo = rowsBuffer('logits row_info', LOGITS_ROWS, 2);
+      const x = rowsBuffer('logits x', LOGITS_ROWS, forward.hiddenStride);
+      const normed = rowsBuffer('logits normed', LOGITS_ROWS, forward.hiddenStride);
+      this.#logitsHead = { rows: LOGITS_ROWS, x, normed, rowInfo, adapters: forward.adaptersOf(rowInfo) };
+    }
+    this.#logitsRows = heads || isRoot ? rowsBuffer('logits rows', LOGITS_ROWS, forward.logitsStride) : undefined;
     this.#prefill = this.#recordPrefill(false);
     this.#compressing = compression && this.#recordPrefill(true);
-    this.#logitsProgram = this.#record('logits', undefined, (recorder) => {
-      if (logitsX && logitsRows) {
-        const normed = rowsBuffer('logits normed', LOGITS_ROWS, forward.hiddenStride);
-        forward.recordHead(recorder, logitsX, normed, LOGITS_ROWS, logitsRows);
-      }
-      if (logitsRows) recordGatherLogits(recorder, world, logitsRows, forward);
-    });
+    this.#logitsProgram = this.#recordLogits();
     this.#batches = Array.from({ length: batches }, (_, index) => {
       const [first, end] = owners.rowSlots(world.rank, index);
       // A rank without slots of its own has a row that is never active.
@@ -225,16 +224,25 @@ export class RankRunner implements Rank {
     );
   }
 
+  #recordLogits(): Program<RankStep> {
+    const [head, logits, forward] = [this.#logitsHead, this.#logitsRows, this.#forward];
+    return this.#record('logits', undefined, (recorder) => {
+      if (head && logits) forward.recordHead(recorder, head, logits);
+      if (logits) recordGatherLogits(recorder, this.world, logits, forward);
+    });
+  }
+
   #recordRecompute(rows: DecoderRows): Program<RankStep> {
     return this.#record('recompute', 'generated', (recorder) => this.#forward.recordLayers(recorder, rows));
   }
 
   #recordAgain(): Promise<void> {
     return this.device.recorded('preparing adapters', () => {
-      const before = [this.#prefill, this.#compressing, this.#again?.program];
+      const before = [this.#prefill, this.#compressing, this.#again?.program, this.#logitsProgram];
       this.#prefill = this.#recordPrefill(false);
       if (this.#compressing) this.#compressing = this.#recordPrefill(true);
       if (this.#again) this.#again.program = this.#recordRecompute(this.#again.rows);
+      this.#logitsProgram = this.#recordLogits();
       for (const program of before) program?.dispose();
       for (const batch of this.#batches) batch.recordAgain();
       this.#verifier?.recordAgain();
@@ -620,8 +628,13 @@ export class RankRunner implements Rank {
       const { vocabSize } = this.config;
       const { logitsStride } = this.#forward;
       let encoder = device.gpu.createCommandEncoder();
-      encoder = await this.#publish(encoder, run, this.#logitsX, 0);
-      const isOver = (): boolean => this.#areDropped([run.slot ?? 0]);
+      const { slot = 0 } = run;
+      if (this.#logitsHead) {
+        const info = Array.from({ length: LOGITS_ROWS }, () => [0, slot]);
+        device.write(this.#logitsHead.rowInfo, 0, Uint32Array.from(info.flat()));
+      }
+      encoder = await this.#publish(encoder, run, this.#logitsHead?.x, 0);
+      const isOver = (): boolean => this.#areDropped([slot]);
       encoder = await this.#logitsProgram.run(encoder, { rows: [run.count], chunks: 1 }, { isOver });
       device.gpu.queue.submit([encoder.finish()]);
       if (world.rank !== world.topology.root) return undefined;

@@ -65,6 +65,15 @@ const pair = (rows: number, columns: number, fill = 0.1, module = q) =>
     data: new Float32Array((height as number) * (width as number)).fill(fill),
   }));
 
+const lmHead = 'base_model.model.lm_head';
+/** The head itself, as PEFT saves it beside its pair. */
+const headOf = (rows: number) => ({
+  name: `${lmHead}.base_layer.weight`,
+  dtype: 'F32' as const,
+  shape: [rows, 64],
+  data: new Float32Array(rows * 64),
+});
+
 const optionsOf = (adapter?: string): CompletionOptions => (adapter === undefined ? {} : { adapter });
 
 const lfm2 = { model_type: 'lfm2', num_hidden_layers: 3, full_attn_idxs: [1], tie_word_embeddings: undefined };
@@ -87,7 +96,8 @@ describe('requests of different adapters', () => {
   ];
   test.each<{ of?: RandomModelOptions; some?: RegExp; plan?: LoadOptions }>([
     {},
-    { plan: { plan: 'tp', ranks: 2 } },
+    { some: /lm_head\.weight$/, plan: { speculate: 'ngram' } },
+    { some: /lm_head\.weight$/, plan: { plan: 'tp', ranks: 2 } },
     { plan: { plan: 'adp', ranks: 2 } },
     ...drawn(lone, 1, 'lone adapters'),
   ])(
@@ -261,8 +271,13 @@ describe('adapters of a loaded model', () => {
       [edited(one, {}, pair(64, 64, Infinity)), /holds Infinity/],
       [edited(one, {}, pair(64, 64).slice(1)), /has no tensor '.*q_proj.lora_A.weight'/],
       [
-        edited(one, {}, pair(320, 64, 1, 'base_model.model.lm_head')),
-        /changes 'lm_head', which isn't a matrix .* down_proj\): merge it into the weights/,
+        edited(one, {}, pair(320, 64, 1, 'base_model.model.model.embed_tokens')),
+        /changes 'model.embed_tokens', which isn't a matrix .* down_proj, lm_head\): merge it into the weights/,
+      ],
+      [edited(one, { ensure_weight_tying: true }, pair(320, 64, 1, lmHead)), /'lm_head' is tied to the embeddings/],
+      [
+        edited(one, {}, [...pair(320, 64, 1, lmHead), headOf(322)]),
+        /base_layer.weight' .* has shape \[322, 64\]; expected \[320, 64\]/,
       ],
       [
         edited(one, {}, [{ name: 'base_model.model.lm_head.weight', dtype: 'F32', shape: [1], data: [1] }]),
@@ -289,7 +304,8 @@ describe('adapters of a loaded model', () => {
       await expect(model.adapters.add('one', adapters.one)).rejects.toThrow(/there is one of that name/);
       await expect(model.adapters.add('a:b', adapters.one)).rejects.toThrow(/expected letters/);
       expect(await running).toEqual(alone);
-      expect(model.adapters.list).toHaveLength(2);
+      await model.adapters.add('head', edited(one, {}, [...pair(320, 64, 0.1, lmHead), headOf(320)]));
+      expect(model.adapters.list).toHaveLength(3);
     } finally {
       await model.dispose();
     }
@@ -315,7 +331,11 @@ describe('GGUF adapters', async () => {
   const llama = await findLlamaCpp();
   const models: readonly { name: string; options: RandomModelOptions; targets?: RegExp; apart?: true }[] = [
     { name: 'llama, whose rows are in pairs', options: { seed: 61 } },
-    { name: 'qwen2', options: { seed: 62, config: { model_type: 'qwen2' } } },
+    {
+      name: 'qwen2, its head',
+      options: { seed: 62, config: { model_type: 'qwen2', tie_word_embeddings: false } },
+      targets: /(_proj|lm_head)\.weight$/,
+    },
     {
       name: 'minicpm3',
       options: { seed: 63, config: { model_type: 'minicpm3', dim_model_base: 256 } },

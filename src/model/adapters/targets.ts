@@ -5,6 +5,7 @@
 
 import { known } from '../../base/errors.js';
 import { nth, range, sum } from '../../base/lists.js';
+import type { ModelConfig } from '../config/model_config.js';
 import type { ModelMap } from '../weights/model_map.js';
 import {
   type AbsorbedSpec,
@@ -27,9 +28,20 @@ export interface LowRankPair {
   readonly b: Float32Array;
 }
 
-/** The matrices that adapters may change: all of layers. */
-export const targetsOf = ({ layers }: Pick<ModelMap, 'layers'>): MatrixSpec[] =>
-  [...specsIn(layers)].filter(isMatrixSpec);
+/**
+ * The matrices that adapters may change: all of layers, and the output head. A tied one is the embedding table to the model, but a
+ * tensor of its own to adapters, whose head changes no embedding.
+ */
+export function targetsOf(
+  { layers, head }: Pick<ModelMap, 'layers' | 'head'>,
+  { tensors, tieWordEmbeddings: tied }: Pick<ModelConfig, 'tensors' | 'tieWordEmbeddings'>,
+): MatrixSpec[] {
+  const own = [...specsIn(layers)].filter(isMatrixSpec);
+  // Encoders have none.
+  if (!head || (tied && tensors.head === tensors.embedding)) return own;
+  const parts = head.matrix.parts.map((part) => ({ ...part, tensor: `${tensors.head}.weight` }));
+  return [...own, { ...head.matrix, parts }];
+}
 
 /** What a rank's matrix has of some adapters: of the kernel `low_rank`. */
 export interface PackedPairs {

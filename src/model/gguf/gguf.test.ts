@@ -369,7 +369,7 @@ describe('what is no model for this runtime', () => {
       /attn_factor 1\.5/,
     ],
     [
-      'a factor of NVFP4',
+      'a factor of NVFP4 for each row',
       {
         ...contents,
         tensors: [
@@ -377,11 +377,11 @@ describe('what is no model for this runtime', () => {
             ...tensor,
             type: tensor.name === 'blk.0.attn_q.weight' ? ('NVFP4' as const) : undefined,
           })),
-          { name: 'blk.0.attn_q.scale', shape: [1], data: Float32Array.of(0.5) },
+          { name: 'blk.0.attn_q.scale', shape: [2], data: Float32Array.of(0.5, 1) },
         ],
       },
-      'unsupported',
-      /'blk\.0\.attn_q\.scale' is a factor of a whole NVFP4 tensor.*such as MXFP4/,
+      'format',
+      /'blk\.0\.attn_q\.scale' has shape \[2\]; expected \[1\]/,
     ],
     ['no embedding', { ...contents, tensors: contents.tensors.slice(1) }, 'format', /no tensor 'token_embd\.weight'/],
     [

@@ -12,7 +12,7 @@ import { MemorySource } from '../../loader/testing/memory_source.js';
 import type { ModelConfig } from '../config/model_config.js';
 import { ggufArchitecture, ggufConfig } from './config.js';
 import { ggufTensorIndex } from './tensors.js';
-import { modelToGguf } from '../testing/gguf/model.js';
+import { type GgufOptions, modelToGguf } from '../testing/gguf/model.js';
 import { findLlamaCpp, llamaCppLogits } from '../testing/llama_cpp.js';
 import { makeRandomModel } from '../testing/random_model.js';
 import { referenceLogits, type ReferenceTensor, type WeightMap } from '../testing/reference/reference.js';
@@ -55,10 +55,11 @@ async function differences(
   name: string,
   typeOf: (tensor: string, shape: readonly number[]) => WritableType | undefined,
   changes: Record<string, unknown> = small,
+  factorsOf?: GgufOptions['factorsOf'],
 ): Promise<{ ours: number; rounding: number }> {
   const { config, weights } = makeRandomModel({ config: changes, seed: 3 });
   const path = join(folder, `${name}.gguf`);
-  await writeFile(path, modelToGguf(config, weights, { typeOf }));
+  await writeFile(path, modelToGguf(config, weights, { typeOf, factorsOf }));
   const tokens = Array.from({ length: 24 }, (_, i) => (i * 37 + 11) % config.vocabSize);
   if (typeof llama === 'string') throw new Error(llama);
   const oracle = await llamaCppLogits(llama, path, tokens);
@@ -167,6 +168,15 @@ describe.skipIf(typeof llama === 'string')('llama.cpp reads the same numbers out
   ])('in every matrix: %s', async (type) => {
     const { ours, rounding } = await differences(`all ${type}`, (_, shape) => (shape.length > 1 ? type : undefined));
     // llama.cpp rounds activations to 8 bits before such a product, so this shows a misplaced matrix, not a last bit.
+    expect(ours).toBeLessThan(0.03);
+    expect(rounding).toBeGreaterThan(0.01);
+  });
+
+  it('in every matrix: NVFP4, each with a factor', async () => {
+    const of = (_: string, shape: readonly number[]) => (shape.length > 1 ? ('NVFP4' as const) : undefined);
+    const factorsOf = (name: string) =>
+      name.startsWith('blk') || name.startsWith('output') ? [0.01 + name.length / 900] : undefined;
+    const { ours, rounding } = await differences('NVFP4 with factors', of, small, factorsOf);
     expect(ours).toBeLessThan(0.03);
     expect(rounding).toBeGreaterThan(0.01);
   });

@@ -8,6 +8,7 @@ import {
   type GgufTensor,
   orderedView,
   rowsView,
+  scaledView,
   type TensorEntry,
   type TensorIndex,
   vectorView,
@@ -106,11 +107,21 @@ export class Block {
     return this.gguf.tensors.get(this.prefix + name);
   }
 
-  /** A tensor under another name, where the file has it and the name is known. */
-  add(stored: GgufTensor | undefined, name: string | undefined, view: View = (entry) => entry): void {
+  /** The tensor of factors that an NVFP4 tensor has beside it, if it has: one for all of it, or one for each expert. */
+  factorsOf({ name, type }: GgufTensor): GgufTensor | undefined {
+    return type === 'NVFP4' ? this.gguf.tensors.get(name.replace(/weight$/, 'scale')) : undefined;
+  }
+
+  /** A tensor under another name, where the file has it and the name is known; of a stack an expert's. */
+  add(stored: GgufTensor | undefined, name: string | undefined, view: View = (entry) => entry, expert = 0): void {
     if (!stored || name === undefined) return;
     const entry = view({ ...entryOf(stored), name });
-    this.tensors.set(entry.name, entry);
+    const factors = this.factorsOf(stored);
+    if (factors) expectShape(this.gguf, factors, [stored.shape.length > 2 ? stored.shape[0]! : 1]);
+    if (factors && factors.type !== 'F32')
+      throw formatError(`${this.gguf.what}: tensor '${factors.name}' is ${factors.typeName}; expected F32`);
+    const scaled = factors ? scaledView(entry, factors.file, factors.start + 4 * expert) : entry;
+    this.tensors.set(entry.name, scaled);
   }
 
   /** Those of the parts that the file has, weights and biases. */
@@ -133,13 +144,6 @@ export class Block {
  * @throws SplitkvError `unsupported` for a tensor type that isn't read, `format` for shapes that don't fit the metadata
  */
 export function ggufTensorIndex(gguf: GgufFile, { arch, family }: GgufArchitecture, config: ModelConfig): TensorIndex {
-  for (const name of gguf.tensors.keys()) {
-    if (!name.endsWith('.scale') || gguf.tensors.get(`${name.slice(0, -5)}weight`)?.type !== 'NVFP4') continue;
-    throw unsupportedError(
-      `${gguf.what}: '${name}' is a factor of a whole NVFP4 tensor, which isn't applied here. ` +
-        'Take a file of another type, such as MXFP4, Q4_K_M or Q8_0',
-    );
-  }
   const pairedRows = family.pairedRows?.includes(arch) ?? false;
   const tiledHeads = family.tiledHeads?.includes(arch) ?? false;
   const tensors = new Map<string, TensorEntry>();
@@ -254,7 +258,9 @@ function addMlp(block: Block, mlp: MlpConfig, names: TensorNames): void {
     block.addParts(gatedParts(), beside.mlp);
     block.addParts<keyof typeof besideParts>(besideParts, beside);
     block.add(block.stored('ffn_gate_inp.scale'), beside.routerScale);
+    // The model's own, of whatever type the experts are.
     block.add(block.stored('ffn_down_exps.scale'), beside.expertScale);
+    refuseFactors(block, 'ffn_down_exps.weight');
   }
   for (const [name, parts] of Object.entries(stacks)) {
     for (const end of ['weight', 'bias']) {
@@ -295,9 +301,9 @@ function unstack(
     for (const [index, part] of parts.entries()) {
       const name = `${names[part].replace('{expert}', `${expert}`)}.${isBias ? 'bias' : 'weight'}`;
       const first = (expert * parts.length + index) * length;
-      block.add(stack, name, (entry) =>
-        isBias ? vectorView(entry, name, { first, step: 1, length }) : rowsView(entry, name, first, length),
-      );
+      const view: View = (entry) =>
+        isBias ? vectorView(entry, name, { first, step: 1, length }) : rowsView(entry, name, first, length);
+      block.add(stack, name, view, expert);
     }
   }
 }
@@ -312,9 +318,20 @@ function joinKeysAndValues(
   const keys = block.stored('attn_k_b.weight');
   const values = block.stored('attn_v_b.weight');
   if (tensors.has(name) || !keys || !values) return;
+  for (const half of ['attn_k_b.weight', 'attn_v_b.weight']) refuseFactors(block, half);
   expectShape(gguf, keys, [heads, kvLoraRank, qkNopeHeadDim]);
   expectShape(gguf, values, [heads, vHeadDim, kvLoraRank]);
   tensors.set(name, absorbedView(name, entryOf(keys), entryOf(values)));
+}
+
+function refuseFactors(block: Block, name: string): void {
+  const stored = block.stored(name);
+  const factors = stored && block.factorsOf(stored);
+  if (factors)
+    throw unsupportedError(
+      `${block.gguf.what}: '${factors.name}' is a factor of an NVFP4 tensor that can't have one here. Take a file in which it has ` +
+        'another type, such as MXFP4 or Q8_0',
+    );
 }
 
 function expectShape(gguf: GgufFile, { name, shape }: GgufTensor, expected: readonly number[]): void {

@@ -252,9 +252,9 @@ export async function fillMatrix(
       order ? reorderRows(data, order, count, size) : data;
     const stored = storedBlocks(reader.entry(tensor));
     if (stored && keepsBlocks(matrix.type, stored)) {
-      for await (const { data, rows: count, blocks } of reader.streamBlocks(tensor, wanted)) {
+      for await (const { data, rows: count, blocks, factor } of reader.streamBlocks(tensor, wanted)) {
         const { type, rowBytes } = blocks;
-        await writer.append({ blocks: type, bytes: ordered(data, count, rowBytes), rowBytes }, count);
+        await writer.append({ blocks: type, bytes: ordered(data, count, rowBytes), rowBytes, factor }, count);
       }
     } else {
       for await (const { data, rows: count } of reader.streamRows(tensor, wanted))

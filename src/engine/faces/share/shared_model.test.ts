@@ -63,7 +63,11 @@ class Origin {
     return {
       number,
       join: (told: LoadOptions = {}): Promise<Model> =>
-        joinShared(asked.key, { ...world, putWorkerInLine: line && (() => line.stand(asked)) }, told),
+        joinShared(
+          asked.key,
+          { ...world, putWorkerInLine: line && (async () => void (await line.stand(asked))) },
+          told,
+        ),
       /** This one is no tab but a worker of all tabs. */
       serve: (gpu: ConstructorParameters<typeof WorkerLine>[0] = anyGpu): WorkerLine =>
         (this.line = new WorkerLine(gpu, () => world)),
@@ -427,24 +431,28 @@ test('a worker that fails to start, or can be sent nothing, is waited for no lon
   const forbidden = (): SharedWorker => {
     throw new DOMException('of another origin', 'SecurityError');
   };
-  await putInLine(forbidden, asked);
+  expect(await putInLine(forbidden, asked)).toBe('of another origin');
   const [started, posted]: [unknown[], unknown[]] = [[], []];
   const worker = {
     onerror: () => {},
-    port: { onmessage: () => {}, postMessage: (message: unknown) => posted.push(message) },
+    port: { onmessage: (_: { data: unknown }) => {}, postMessage: (message: unknown) => posted.push(message) },
   };
   const start = (name: string): SharedWorker => {
     started.push(name);
     return worker as unknown as SharedWorker;
   };
-  for (const end of [() => worker.onerror(), () => worker.port.onmessage()]) {
+  for (const [end, told] of [
+    [() => worker.onerror(), "its script can't be loaded"],
+    [() => worker.port.onmessage({ data: undefined }), undefined],
+    [() => worker.port.onmessage({ data: 'it is old' }), 'it is old'],
+  ] as const) {
     const waits = putInLine(start, asked);
     end();
-    await waits;
+    expect(await waits).toBe(told);
   }
   expect([started, posted]).toEqual([
-    ['a 1', 'a 1'],
-    [asked, asked],
+    ['a 1', 'a 1', 'a 1'],
+    [asked, asked, asked],
   ]);
 });
 

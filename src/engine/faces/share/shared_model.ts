@@ -102,11 +102,18 @@ export async function loadShared(
 
 /** Undefined where the worker couldn't load the model: it has neither a page's functions nor, in Chrome, workers of its own. */
 function workerFor(key: string, where: string, options: LoadOptions): ShareWorld['putWorkerInLine'] {
-  const { share: _, fetch, onProgress: _onProgress, onWarning: _onWarning, signal: _signal, ...own } = options;
-  if (!startShared || typeof SharedWorker === 'undefined' || fetch || own.workers) return undefined;
+  const { share, fetch, onProgress: _onProgress, onWarning, signal: _signal, ...own } = options;
+  const address = share && share !== true ? new URL(share, baseAddress()) : undefined;
+  const start = address ? (name: string) => new SharedWorker(address, { type: 'module', name }) : startShared;
+  const warn = (why: string): void => onWarning?.(`share: ${address!.href} doesn't get the model: ${why}; a tab does`);
+  if (fetch || own.workers) return address && (async () => warn('with `workers` or `fetch` no worker of all tabs can'));
+  if (!start || typeof SharedWorker === 'undefined') return undefined;
   if (own.cache !== false) keepStorage(); // workers can't ask
   const asked: ForWorker = { key, where, options: withoutUrls(own) as LoadOptions, base: baseAddress() };
-  return () => putInLine(startShared!, asked);
+  return async () => {
+    const wrong = await putInLine(start, asked);
+    if (address && wrong !== undefined) warn(wrong);
+  };
 }
 
 /** URLs can't be sent. */

@@ -3,7 +3,7 @@ import { roundWeights } from '../../../../shaders/linear/round_weights.js';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import { drawn } from '../../../gpu/testing/draw.js';
 import { nth } from '../../../base/lists.js';
-import { makeRandomModel, type RandomModelOptions } from '../../../model/testing/random_model.js';
+import { makeRandomModel, type RandomModel, type RandomModelOptions } from '../../../model/testing/random_model.js';
 import { mergedWeights, randomAdapter, type RandomAdapterOptions } from '../../../model/testing/random_adapter.js';
 import { familyLogits } from '../../../model/testing/reference/families.js';
 import { referenceLogits, type WeightMap } from '../../../model/testing/reference/reference.js';
@@ -50,6 +50,14 @@ function worst(rows: readonly Float32Array[], expected: readonly Float64Array[])
     Math.max(...rows.flatMap((row, at) => [...row].map((value, id) => Math.abs(value - expected[at]![id]!)))) / largest
   );
 }
+
+/** The same model with a head of its own, which is what an adapter of a tied one changes. */
+const untied = ({ config, weights }: RandomModel): Pick<RandomModel, 'config' | 'weights'> => ({
+  config: { ...config, tieWordEmbeddings: false },
+  weights: config.tieWordEmbeddings
+    ? new Map([...weights, ['lm_head.weight', weights.get('model.embed_tokens.weight')!]])
+    : weights,
+});
 
 const sameBits = (a: readonly Float32Array[], b: readonly Float32Array[]): boolean =>
   a.length === b.length && a.every((row, at) => Buffer.from(row.buffer).equals(Buffer.from(nth(b, at).buffer)));
@@ -109,13 +117,33 @@ interface MergedCase {
   readonly load?: LoadOptions;
 }
 
+const HEAD = /(\.\w+_proj|^lm_head)\.weight$/;
+
 const merged: readonly MergedCase[] = [
   {
-    name: 'llama, all projections, two ranks',
+    name: 'llama, all projections and the head, three ranks',
     model: contractModels.llama,
-    of: { seed: 1 },
+    of: { seed: 1, targets: HEAD },
     scale: 2,
     load: { plan: 'tp', ranks: 3 },
+  },
+  {
+    name: 'qwen2, a tied head alone, q8, four ranks',
+    model: contractModels.qwen2,
+    of: { seed: 20, rank: 7, targets: /^lm_head\.weight$/ },
+    scale: 2,
+    weights: 'q8',
+    load: { plan: 'tp', ranks: 4 },
+  },
+  {
+    name: 'gemma4, a tied head whose logits are bounded, variants for GPUs',
+    model: {
+      seed: 52,
+      config: { ...gemma4, num_hidden_layers: 2, layer_types: ['sliding_attention', 'full_attention'] },
+    },
+    of: { seed: 21, targets: HEAD },
+    scale: 2,
+    load: { variants: 'hardware' },
   },
   {
     name: 'qwen2 with biases, rank-stabilised, f16',
@@ -271,15 +299,17 @@ describe('an adapter is as good as merged weights', () => {
     { timeout: 300_000 },
     async ({ model: options, of, scale, weights = 'f32', load: more }) => {
       const made = makeRandomModel(options);
-      const own = randomAdapter(made, of);
-      const raw = JSON.parse(new TextDecoder().decode(made.files.get('config.json'))) as Record<string, unknown>;
-      const base = rounded(made.weights, weights);
+      const apart = untied(made);
+      const own = randomAdapter(apart, of);
+      const json = JSON.parse(new TextDecoder().decode(made.files.get('config.json'))) as Record<string, unknown>;
+      const raw = { ...json, tie_word_embeddings: false };
+      const base = rounded(apart.weights, weights);
       const model = await open(options, { weights, ...more, adapters: { own: filesOf(own.files) } });
       try {
         const length = 40;
         const logitsOf = (values: WeightMap): Float64Array[] =>
           !/^(phi3|starcoder2|gemma|lfm2|qwen3_5|qwen3_next)/.test(made.config.architecture)
-            ? referenceLogits(made.config, values, somePrompt(length))
+            ? referenceLogits(apart.config, values, somePrompt(length))
             : familyLogits(raw, values, somePrompt(length));
         const expected = logitsOf(mergedWeights(base, own, scale));
         const plain = logitsOf(base);
@@ -334,10 +364,10 @@ describe('the bits of one rank, of rows with adapters and without', () => {
       const options: RandomModelOptions = models[name];
       const made = makeRandomModel(options);
       const targets =
-        /(self_attn\.\w+_(proj|mqa)|linear_attn\.\w+|conv\.\w+_proj|layers\.[01]\.\w+\.\w+_proj)\.weight$/;
+        /(self_attn\.\w+_(proj|mqa)|linear_attn\.\w+|conv\.\w+_proj|layers\.[01]\.\w+\.\w+_proj|lm_head)\.weight$/;
       const some = /(experts\.[05]\.down|self_attn\.(q|q_b|kv_b|o)|conv\.in|linear_attn\.out)_proj\.weight$/;
       const adapters = {
-        one: filesOf(randomAdapter(made, { seed: 7, targets }).files),
+        one: filesOf(randomAdapter(untied(made), { seed: 7, targets }).files),
         other: filesOf(randomAdapter(made, { seed: 8, rank: 11, targets: some }).files),
       };
       const of = [undefined, 'one', 'other'] as const;

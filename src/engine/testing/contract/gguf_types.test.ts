@@ -3,8 +3,8 @@ import { KEPT_TYPES } from '../../../../shaders/linear/pack.js';
 import { testAdapters } from '../../../gpu/testing/adapters.js';
 import { drawn } from '../../../gpu/testing/draw.js';
 import type { WritableType } from '../../../loader/gguf/testing/quantise.js';
-import { matrixShape, openSource } from '../../../loader/index.js';
-import { modelToGguf } from '../../../model/testing/gguf/model.js';
+import { matrixShape, openGguf, openSource } from '../../../loader/index.js';
+import { type GgufOptions, modelToGguf } from '../../../model/testing/gguf/model.js';
 import { makeRandomModel } from '../../../model/testing/random_model.js';
 import { referenceLogits, type ReferenceTensor } from '../../../model/testing/reference/reference.js';
 import { weightBytes } from '../../../model/weights/model_map.js';
@@ -30,11 +30,11 @@ const small = {
 type Types = Readonly<Record<string, WritableType>>;
 
 /** A random model in a GGUF file, no block of Q4_0 of which has the code of -8 in its first half. */
-async function fileOf(types: Types, config: Record<string, unknown> = small) {
+async function fileOf(types: Types, config: Record<string, unknown> = small, factorsOf?: GgufOptions['factorsOf']) {
   const random = makeRandomModel({ config, seed: 12 });
   const typeOf = (name: string, shape: readonly number[]): WritableType | undefined =>
     shape.length > 1 ? Object.entries(types).find(([begin]) => name.startsWith(begin))?.[1] : undefined;
-  const bytes = modelToGguf(random.config, random.weights, { typeOf });
+  const bytes = modelToGguf(random.config, random.weights, { typeOf, factorsOf });
   const open = async (content: Uint8Array<ArrayBuffer>) => {
     const file = new File([content], 'm.gguf');
     const model = await openModelFiles(await openSource([file]));
@@ -225,6 +225,59 @@ const mixtures: readonly (readonly [name: string, types: Types, most: string, co
     deepseek,
   ],
 ];
+
+/** Of each tensor, or of each expert of a stack, another one. */
+const someFactors: GgufOptions['factorsOf'] = (name, shape) => {
+  const own =
+    0.013 +
+    Array.from(name, (letter) => letter.charCodeAt(0)).reduce((sum, code) => (sum * 31 + code) % 1009, 7) / 40_000;
+  return Array.from({ length: shape.length > 2 ? shape[0]! : 1 }, (_, expert) => Math.fround(own * (1 + expert / 3)));
+};
+const dense = { 'blk.1.attn_v': 'Q8_0', token_embd: 'Q8_0', '': 'NVFP4' } as const;
+const stacked = {
+  'blk.1.ffn_gate_exps': 'NVFP4',
+  'blk.1.ffn_up_exps': 'NVFP4',
+  'blk.1.ffn_down_exps': 'NVFP4',
+  '': 'Q8_0',
+} as const;
+
+/** The tensor of a file that has a checkpoint's, and which expert of it that is. */
+function storedAs(name: string): readonly [stored: string, expert: number] | undefined {
+  const [, layer, expert = '0', half, part] =
+    /^model\.layers\.(\d)\.(?:mlp\.experts\.(\d+)|(self_attn|mlp))\.(\w+)_proj\.weight$/.exec(name) ?? [];
+  if (part === undefined) return name === 'lm_head.weight' ? ['output.weight', 0] : undefined;
+  const own = part === 'o' ? 'attn_output' : half === 'self_attn' ? `attn_${part}` : `ffn_${part}`;
+  return [`blk.${layer}.${own}${half === undefined ? '_exps' : ''}.weight`, Number(expert)];
+}
+
+test.each<[string, Types, Record<string, unknown>]>([
+  ['of matrices', dense, wide],
+  ['of experts', stacked, deepseek],
+])("NVFP4's factors %s multiply their own numbers", { timeout: 120_000 }, async (_, types, config) => {
+  const { file, index, weights, config: read } = await fileOf(types, config, someFactors);
+  const bytes = new Uint8Array(await file.arrayBuffer());
+  const source = await openSource([file]);
+  const { tensors } = await openGguf(source, source.gguf!);
+  for (const { name, start, shape } of tensors.values())
+    if (name.endsWith('.scale')) new Float32Array(bytes.buffer, start, shape[0]).fill(1);
+  const plain = await (await openModelFiles(await openSource([new File([bytes], 'm.gguf')]))).reader();
+  let scaled = 0;
+  for (const [name, { dtype, shape }] of index.tensors) {
+    const [stored = '', expert = 0] = storedAs(name) ?? [];
+    const own = tensors.get(stored);
+    const factor = dtype === 'NVFP4' ? someFactors(stored, own!.shape)![expert]! : 1;
+    if (factor !== 1) scaled++;
+    const before = await plain.readRows(name, 0, matrixShape({ shape }).rows);
+    expect(weights.get(name)!.data, name).toEqual(before.map((value) => value * factor));
+  }
+  expect(scaled).toBeGreaterThan(10);
+  const { rows, tokens } = await logitsOf(file);
+  const expected = referenceLogits(read, weights, tokens);
+  const largest = Math.max(...expected.flatMap((row) => [...row].map(Math.abs)));
+  const worst = Math.max(...rows.flatMap((row, i) => [...row].map((x, id) => Math.abs(x - expected[i]![id]!))));
+  expect(worst / largest).toBeLessThan(config === deepseek ? 1e-3 : 1e-5);
+  expect((await logitsOf(file, { plan: 'tp', ranks: 2, virtualRanks: true })).rows).toEqual(rows);
+});
 
 describe("a file's own numbers, whatever its types", { timeout: 120_000 }, () => {
   test.each(drawn(mixtures, 4, 'mixtures of blocks'))('%s', async (_, types, most, given) => {

@@ -31,6 +31,8 @@ export interface GgufParts {
 export interface GgufOptions {
   /** What a tensor is stored as, by its name in the file; F32. */
   readonly typeOf?: ((name: string, shape: readonly number[]) => WritableType | undefined) | undefined;
+  /** Of an NVFP4 tensor: what its numbers are divided by, which is a tensor beside it: one, or of a stack one each. */
+  readonly factorsOf?: ((name: string, shape: readonly number[]) => readonly number[] | undefined) | undefined;
   /** More metadata, or other: a tokenizer instead of one that only counts. */
   readonly metadata?: Readonly<Record<string, GgufValue>> | undefined;
 }
@@ -81,9 +83,19 @@ export function ggufContents(config: ModelConfig, weights: WeightMap, options: G
   };
   return {
     metadata: allMetadata,
-    tensors: tensors.map((tensor): GgufTensor => {
+    tensors: tensors.flatMap((tensor): GgufTensor[] => {
       const name = ggufName(parts.rename?.(tensor.name) ?? tensor.name);
-      return { ...tensor, name, type: options.typeOf?.(name, tensor.shape) };
+      const stored = { ...tensor, name, type: options.typeOf?.(name, tensor.shape) };
+      const factors = options.factorsOf?.(name, tensor.shape);
+      if (!factors || stored.type !== 'NVFP4') return [stored];
+      const each = tensor.data.length / factors.length;
+      const data = tensor.data.map((value, i) => value / factors[Math.floor(i / each)]!);
+      const scale = {
+        name: name.replace(/weight$/, 'scale'),
+        shape: [factors.length],
+        data: Float32Array.from(factors),
+      };
+      return [{ ...stored, data }, scale];
     }),
   };
 }
