@@ -14,6 +14,7 @@ import { randomFiles } from '../../testing/random_source.js';
 import { type EngineSetup, openRunner } from '../../testing/open_runner.js';
 import { Engine, type EngineRequest } from '../engine.js';
 import { placing } from '../rank_balance.js';
+import { VERIFIED_ROWS } from '../../contracts/rank.js';
 import type { RankRunner } from '../../ranks/rank_runner.js';
 import { DraftModel, ModelDrafter } from './draft_model.js';
 import { Ngrams } from './ngrams.js';
@@ -398,8 +399,10 @@ describe('how many are tried', () => {
     }
     return speculation;
   };
+  const choose = (speculation: Speculation, drafters: readonly Drafter[], comesBack = false, ahead = 0) =>
+    speculation.choose([speculation.propose(drafters, MAX_DRAFTS, true)], VERIFIED_ROWS, comesBack, ahead)?.[0];
   const tried = (speculation: Speculation, sureness: number, length?: number, comesBack = false, ahead = 0): number =>
-    speculation.choose([sure(sureness, length)], comesBack, ahead)?.count ?? 0;
+    choose(speculation, [sure(sureness, length)], comesBack, ahead)?.count ?? 0;
 
   test('as many as pay by what rows cost, and by how sure they are', () => {
     const gpu = timed({ 2: 1.02, 4: 1.05, 8: 1.1, 16: 1.3 });
@@ -425,12 +428,12 @@ describe('how many are tried', () => {
       }),
     });
     // Seconds of a draft, where a step takes 0.01.
-    const count = (each: number): number => gpu.choose([drafts(0.8, each)], false, 0)?.count ?? 0;
+    const count = (each: number): number => choose(gpu, [drafts(0.8, each)])?.count ?? 0;
     expect([0, 0.001, 0.004, 0.01].map(count)).toEqual([7, 7, 3, 0]);
     // What is computed is sure of what steps in flight sample.
-    expect(gpu.choose([drafts(0.8, 0.001)], false, 8)?.count).toBe(7);
+    expect(choose(gpu, [drafts(0.8, 0.001)], false, 8)?.count).toBe(7);
     const lengths = [0.2, 0.95].map((repeats) => {
-      const choice = gpu.choose([drafts(0.8, 0.001), sure(repeats)], false, 0);
+      const choice = choose(gpu, [drafts(0.8, 0.001), sure(repeats)]);
       return [choice?.proposal.seconds !== undefined, choice?.count];
     });
     expect(lengths).toEqual([
