@@ -47,7 +47,7 @@ import { PromptFeed } from './prompt_feed.js';
 import { Recovery, type RecoveryOptions } from './recovery.js';
 import { Histogram, type HistogramCounts } from './histogram.js';
 import type { SpeculationStats } from '../contracts/api.js';
-import type { Drafter, Proposal, Speculation } from './speculation/speculation.js';
+import type { Choice, Drafter, Proposal, Speculation } from './speculation/speculation.js';
 import type { TrunkRows } from './speculation/trunk_rows.js';
 import type { IterationRecord, placing, RankBalance, RankBalanceMeter } from './rank_balance.js';
 
@@ -332,6 +332,8 @@ export class Engine {
   #completedAt = 0;
   /** Nothing is scheduled before what is in flight is complete: what may follow its tokens is verified then. */
   #awaitsSteps = false;
+  /** That the last drafts took. */
+  #draftSeconds = 0;
   /** Of an iteration, about. */
   #seconds = Infinity;
   readonly #queued = new Histogram(WAIT_SECONDS);
@@ -861,41 +863,48 @@ export class Engine {
     this.#awaitsSteps = false;
     const speculation = this.#speculation;
     if (!speculation) return;
-    const scheduler = this.#scheduler;
-    const rows = scheduler.decoding.map((sequence) => ({ sequence, running: this.#running.get(sequence.id) }));
+    const rows = this.#scheduler.decoding.map((sequence) => ({ sequence, running: this.#running.get(sequence.id) }));
+    const most = this.#verifiedRows;
     // Of a model with recurrent layers there is a place for one state.
     const comesBack = this.#draftState !== undefined;
-    if (rows.length === 0 || rows.length >= this.#verifiedRows || (comesBack && !this.#isAlone)) return;
-    const proposals = rows.map(({ sequence, running }): readonly Proposal[] => {
-      if (!running?.isDrafted) return [];
-      const { request } = running;
-      running.drafters ??= speculation.options.drafters([...request.prompt, ...sequence.generated], running.rows);
-      return speculation.propose(running.drafters, request.maxTokens - running.emitted - 1, this.#isAlone);
-    });
-    const most = this.#verifiedRows;
+    if (rows.length === 0 || rows.length >= most || (comesBack && !this.#isAlone)) return;
+    const proposals = rows.map(({ sequence, running }) => (running ? this.#proposals(running, sequence) : []));
     const ahead = Math.max(...rows.map(({ sequence }) => sequence.outstanding));
-    let choices = speculation.choose(proposals, most, comesBack, ahead);
+    const choices = speculation.choose(proposals, most, comesBack, ahead);
     if (!choices || (speculation.tries === undefined && !this.ranks.runner.readyToVerify())) return;
     // Steps in flight are awaited before.
     this.#awaitsSteps = this.#inFlight.length > 0;
     if (this.#awaitsSteps) return;
     const drafts: (readonly number[])[] = [];
-    const fitting: (readonly Proposal[])[] = [];
-    for (const [at, { running }] of rows.entries()) {
-      const choice = choices[at];
-      const own = choice ? await choice.proposal.tokens(choice.count) : [];
-      const constraint = own.length > 0 ? running?.request.constraint : undefined;
-      if (running && constraint) running.behind = constraint.ahead(own);
-      const length = constraint ? running!.behind.length : own.length;
-      drafts.push(own.slice(0, length));
-      fitting.push(choice ? [{ ...choice.proposal, length }] : []);
-    }
+    const started = performance.now();
+    for (const [at, { running }] of rows.entries()) drafts.push(await this.#draft(running, choices[at]));
+    this.#draftSeconds = (performance.now() - started) / 1000;
+    const fitting = choices.map((choice, at) =>
+      choice ? [{ ...choice.proposal, length: nth(drafts, at).length }] : [],
+    );
+    const areFewer = choices.some((choice, at) => choice && nth(drafts, at).length < choice.count);
     // Fewer may no longer pay.
-    if (choices.some((choice, at) => choice && nth(drafts, at).length < choice.count))
-      choices = speculation.choose(fitting, most, comesBack, 0);
-    if (!choices) return;
+    const chosen = areFewer ? speculation.choose(fitting, most, comesBack, 0) : choices;
+    if (!chosen) return;
     for (const [at, { sequence }] of rows.entries())
-      scheduler.propose(sequence.id, nth(drafts, at).slice(0, choices[at]?.count ?? 0));
+      this.#scheduler.propose(sequence.id, nth(drafts, at).slice(0, chosen[at]?.count ?? 0));
+  }
+
+  #proposals(running: Running, { generated, maxTokens, sampled }: ScheduledSequence): readonly Proposal[] {
+    const { options } = this.#speculation!;
+    if (!running.isDrafted) return [];
+    running.drafters ??= options.drafters([...running.request.prompt, ...generated], running.rows);
+    return this.#speculation!.propose(running.drafters, maxTokens - sampled - 1, this.#isAlone);
+  }
+
+  /** As many of the tokens that were chosen as a request's form allows. */
+  async #draft(running: Running | undefined, choice: Choice | undefined): Promise<readonly number[]> {
+    if (!running || !choice) return [];
+    const tokens = await choice.proposal.tokens(choice.count);
+    const { constraint } = running.request;
+    if (!constraint) return tokens;
+    running.behind = constraint.ahead(tokens);
+    return tokens.slice(0, running.behind.length);
   }
 
   /** Of a step: beside others' rows drafts have those that a step of all slots has, too. */
@@ -914,9 +923,13 @@ export class Engine {
     const sequences = sum(ranks.map(({ decodes }) => decodes.length));
     const others = ranks.some(({ prefills, handed }) => prefills.length + handed.length > 0);
     if (sequences === 0 || others) return;
-    const drafted = sum([...verified.values()].map((of) => of.drafted));
+    const came = [...verified.values()];
+    const drafted = sum(came.map((of) => of.drafted));
     // The first step behind drafts waits as they do, which would make them seem cheap.
     if (drafted > 0 || isAhead) this.#speculation?.observe(sequences + drafted, seconds, sequences);
+    const tokens = sum(came.map((of) => of.tokens.length));
+    const comesBack = this.#draftState !== undefined;
+    if (drafted > 0) this.#speculation?.settle(sequences + drafted, sequences, tokens, this.#draftSeconds, comesBack);
   }
 
   #ended(finished: readonly ScheduledSequence[]): void {

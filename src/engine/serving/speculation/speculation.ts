@@ -46,6 +46,11 @@ export const MAX_DRAFTS = VERIFIED_ROWS - 1;
 const LEAST_GAIN = 1.1;
 /** Pace that each of several sequences keeps at least, where what such steps cost was timed. */
 const LEAST_PACE = 0.98;
+/** Steps that drafts may lose in all, where none is right; each step without drafts makes up for a part of one. */
+const MOST_LOST = 2;
+const MADE_UP = 0.02;
+/** Steps that they gained before and may lose besides. */
+const MOST_SAVED = 6;
 
 export interface SpeculationOptions {
   /** @param prompt and what was generated before; @param rows of the request, where `rows` made them */
@@ -63,6 +68,8 @@ export class Speculation {
   /** By number of sequences. */
   readonly #costs = new Map<number, StepCosts>();
   readonly #counts = { drafted: 0, accepted: 0, steps: 0 };
+  /** Steps without drafts that would have made more tokens than those with drafts did; below 0: fewer. */
+  #lost = 0;
 
   constructor(readonly options: SpeculationOptions) {}
 
@@ -77,6 +84,20 @@ export class Speculation {
   /** A step took so long. @param rows of its sequences, and of their drafts */
   observe(rows: number, seconds: number, sequences = 1): void {
     this.#costsOf(sequences).observe(rows, seconds);
+    if (rows === sequences && this.#lost > 0) this.#lost = Math.max(0, this.#lost - MADE_UP);
+  }
+
+  /**
+   * What a step with drafts came to.
+   * @param rows as of `observe`
+   * @param tokens of all its sequences
+   * @param seconds that its drafts took
+   * @param comesBack as of `choose`
+   */
+  settle(rows: number, sequences: number, tokens: number, seconds: number, comesBack: boolean): void {
+    const again = comesBack && tokens < rows ? this.cost(VERIFIED_ROWS) : 0;
+    const cost = this.cost(rows, sequences) + again + (seconds / this.#costsOf(sequences).seconds || 0);
+    this.#lost = Math.max(-MOST_SAVED, this.#lost + cost - tokens / sequences);
   }
 
   /** What a step of so many rows costs, in steps without drafts of these sequences. */
@@ -141,7 +162,7 @@ export class Speculation {
     const computed = proposal?.seconds ? proposal.seconds(count ?? 0) / costs.seconds : 0;
     const cost = this.cost(rows, choices.length) + again + computed;
     const isSlower = choices.length > 1 && costs.isTimed(rows) && (1 + Math.min(...rights)) / cost < LEAST_PACE;
-    if (isSlower) return 0;
+    if (isSlower || this.#lost + cost - 1 > MOST_LOST) return 0;
     const lasting = choices.map((choice, at) =>
       choice && !choice.proposal.seconds ? nth(rights, at) * choice.proposal.sureness ** ahead : nth(rights, at),
     );
