@@ -106,7 +106,7 @@ function requestsOf(random: Random): Asked[] {
         maxTokens: 10 + random.integer(40),
         seed,
         ...samplings[random.integer(samplings.length)],
-        ...(random.integer(4) === 0 && { logits: true }),
+        ...(random.integer(3) === 0 && { logits: true }),
         ...(random.integer(5) === 0 && { speculate: false }),
       },
       after: random.integer(3) === 0 ? random.integer(60) : 0,
