@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { median } from '../../src/base/stats.js';
-import { CODE, RECORDS, STORY } from '../suites/speculate.js';
+import { CODE, RECORDS } from '../suites/speculate.js';
 import { testAdapters } from '../../src/gpu/testing/adapters.js';
 import { load, type LoadOptions } from '../../src/index.js';
 import { natsServer, startNats } from '../../src/cluster/testing/nats_server.js';
@@ -75,7 +75,7 @@ describe.skipIf(!natsServer)('ranks on a slow network', () => {
       const link = await slowLink(server.url, ms);
       const far = new RankProcess('b', link, ['--adapter', adapter]);
       await far.ready();
-      for (const plan of ['pp', 'tp', 'token', 'sp']) {
+      for (const plan of ['pp', 'tp']) {
         const cluster = { servers: server.url };
         const model = await load('models/tiny-gqa', {
           cluster,
@@ -84,13 +84,13 @@ describe.skipIf(!natsServer)('ranks on a slow network', () => {
           ranks: ['a', 'b'],
           plan,
         });
-        for (const [text, prompt] of Object.entries({ JSON: `[${RECORDS},\n`, code: CODE, story: STORY })) {
+        for (const [text, prompt] of Object.entries({ JSON: `[${RECORDS},\n`, code: CODE })) {
           const run = (speculate: 'off' | 'ngram') =>
-            model.generate(prompt, { maxTokens: 64, ignoreEos: true, cachePrompt: false, speculate }).result;
+            model.generate(prompt, { maxTokens: 40, ignoreEos: true, cachePrompt: false, speculate }).result;
           const { tokens } = await run('off');
           const ratios: number[] = [];
           let accepted = 0;
-          for (let turn = 0; turn <= TURNS; turn++) {
+          for (let turn = 0; turn < TURNS; turn++) {
             const [drafted, plain] = [await run('ngram'), await run('off')];
             for (const answer of [drafted, plain]) expect(answer.tokens, `${plan}, ${text}`).toEqual(tokens);
             // The first one times what steps of several rows cost.

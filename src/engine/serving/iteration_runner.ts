@@ -220,12 +220,13 @@ export class IterationRunner {
         }),
       );
       call(came);
-      // Those whose drafts are made of them run alone.
-      const [{ sequence, run }] = step as [(typeof step)[number]];
+      // One whose drafts are made of them runs alone.
+      const { sequence, run } = nth(step, 0);
       const rows = this.source.rows(sequence.id);
+      if (!rows) continue;
       const { length } = run.tokens;
       const count = came.then((counts) => nth(counts, 0));
-      if (rows) call(this.#take(rows, run.start, count, runner.slotStates(run.slot, length), length));
+      call(this.#take(rows, run.start, count, runner.slotStates(run.slot, length), length));
     }
   }
 
