@@ -855,26 +855,32 @@ export class Engine {
     return prompt.every((token) => token < vocabSize);
   }
 
-  /**
-   * What may follow requests' tokens is verified in the next step of them all, where that pays. Nothing else waits for what is computed of
-   * one that runs alone.
-   */
   async #propose(): Promise<void> {
-    this.#awaitsSteps = false;
     const speculation = this.#speculation;
     if (!speculation) return;
+    const awaited = this.#awaitsSteps && this.#inFlight.length === 0;
+    this.#awaitsSteps = false;
+    const areTried = await this.#tryDrafts(speculation);
+    if (awaited && !areTried) speculation.forgo();
+  }
+
+  /**
+   * What may follow requests' tokens is verified in the next step of them all, where that pays. Nothing else waits for what is computed of
+   * one that runs alone. False where none is tried.
+   */
+  async #tryDrafts(speculation: Speculation): Promise<boolean> {
     const rows = this.#scheduler.decoding.map((sequence) => ({ sequence, running: this.#running.get(sequence.id) }));
     const most = this.#verifiedRows;
     // Of a model with recurrent layers there is a place for one state.
     const comesBack = this.#draftState !== undefined;
-    if (rows.length === 0 || rows.length >= most || (comesBack && !this.#isAlone)) return;
+    if (rows.length === 0 || rows.length >= most || (comesBack && !this.#isAlone)) return false;
     const proposals = rows.map(({ sequence, running }) => (running ? this.#proposals(running, sequence) : []));
     const ahead = Math.max(...rows.map(({ sequence }) => sequence.outstanding));
     const choices = speculation.choose(proposals, most, comesBack, ahead);
-    if (!choices || (speculation.tries === undefined && !this.ranks.runner.readyToVerify())) return;
+    if (!choices || (speculation.tries === undefined && !this.ranks.runner.readyToVerify())) return false;
     // Steps in flight are awaited before.
     this.#awaitsSteps = this.#inFlight.length > 0;
-    if (this.#awaitsSteps) return;
+    if (this.#awaitsSteps) return true;
     const drafts: (readonly number[])[] = [];
     const started = performance.now();
     for (const [at, { running }] of rows.entries()) drafts.push(await this.#draft(running, choices[at]));
@@ -885,9 +891,10 @@ export class Engine {
     const areFewer = choices.some((choice, at) => choice && nth(drafts, at).length < choice.count);
     // Fewer may no longer pay.
     const chosen = areFewer ? speculation.choose(fitting, most, comesBack, 0) : choices;
-    if (!chosen) return;
+    if (!chosen) return false;
     for (const [at, { sequence }] of rows.entries())
       this.#scheduler.propose(sequence.id, nth(drafts, at).slice(0, chosen[at]?.count ?? 0));
+    return true;
   }
 
   #proposals(running: Running, { generated, maxTokens, sampled }: ScheduledSequence): readonly Proposal[] {

@@ -49,6 +49,8 @@ const LEAST_PACE = 0.98;
 /** Steps that drafts may lose in all, where none is right; each step without drafts makes up for a part of one. */
 const MOST_LOST = 2;
 const MADE_UP = 0.02;
+/** Steps that are lost where steps in flight are awaited for nothing, about. */
+const FORGONE = 0.5;
 /** Steps that they gained before and may lose besides. */
 const MOST_SAVED = 6;
 
@@ -167,6 +169,11 @@ export class Speculation {
       choice && !choice.proposal.seconds ? nth(rights, at) * choice.proposal.sureness ** ahead : nth(rights, at),
     );
     return 1 + (sum(lasting) / right) * ((1 + right / choices.length) / cost - 1);
+  }
+
+  /** Steps in flight were awaited, and nothing is tried after all. */
+  forgo(): void {
+    this.#lost += FORGONE;
   }
 
   /** So many drafts were verified in a step, and so many were right. */
