@@ -248,6 +248,7 @@ export const FILES = [
       'faces/windows',
       'prefill/prefill',
       'serving/sentence',
+      'serving/speculation/batches',
       'serving/speculation/speculation',
     ],
   ],

@@ -260,7 +260,8 @@ test.runIf(suites.includes('speculate'))('speculate: the same answers with propo
   expect(code, stderr).toBe(0);
   const { results } = JSON.parse(stdout) as BenchDocument<SpeculateResult>;
   const texts = ['story', 'code', 'JSON', 'random'];
-  const rows = ['ngram', 'draft'].flatMap((by) => texts.map((text) => `${by} ${text}`));
+  const together = ['JSON, at once', 'random, at once', 'random beside JSON'];
+  const rows = [...[...texts, ...together].map((text) => `ngram ${text}`), ...texts.map((text) => `draft ${text}`)];
   expect(results.map(({ drafts, text }) => `${drafts} ${text}`)).toEqual(rows);
   for (const { prompt_tokens: prompt, acceptance, step_costs: costs } of results) {
     expect(prompt).toBeLessThanOrEqual(256 - 40);

@@ -1,5 +1,6 @@
-import { describe, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { median } from '../../src/base/stats.js';
+import { CODE, RECORDS } from '../suites/speculate.js';
 import { testAdapters } from '../../src/gpu/testing/adapters.js';
 import { load, type LoadOptions } from '../../src/index.js';
 import { natsServer, startNats } from '../../src/cluster/testing/nats_server.js';
@@ -61,6 +62,51 @@ describe.skipIf(!natsServer)('ranks on a slow network', () => {
     }
     await one.dispose();
     for (const rank of near) await rank.stop();
+    await server.stop();
+  });
+
+  // A step of several rows has the exchanges of one.
+  test('tokens per second with drafts over those without', { timeout: 3_600_000 }, async () => {
+    const adapter = (await testAdapters()).at(-1)!.name;
+    const server = await startNats();
+    const near = new RankProcess('a', server, ['--adapter', adapter]);
+    await near.ready();
+    for (const ms of [0, 5, 20]) {
+      const link = await slowLink(server.url, ms);
+      const far = new RankProcess('b', link, ['--adapter', adapter]);
+      await far.ready();
+      for (const plan of ['pp', 'tp']) {
+        const cluster = { servers: server.url };
+        const model = await load('models/tiny-gqa', {
+          cluster,
+          contextLength: 640,
+          speculate: 'ngram',
+          ranks: ['a', 'b'],
+          plan,
+        });
+        for (const [text, prompt] of Object.entries({ JSON: `[${RECORDS},\n`, code: CODE })) {
+          const run = (speculate: 'off' | 'ngram') =>
+            model.generate(prompt, { maxTokens: 40, ignoreEos: true, cachePrompt: false, speculate }).result;
+          const { tokens } = await run('off');
+          const ratios: number[] = [];
+          let accepted = 0;
+          for (let turn = 0; turn < TURNS; turn++) {
+            const [drafted, plain] = [await run('ngram'), await run('off')];
+            for (const answer of [drafted, plain]) expect(answer.tokens, `${plan}, ${text}`).toEqual(tokens);
+            // The first one times what steps of several rows cost.
+            if (turn > 0) ratios.push(drafted.stats.tokens_per_second / plain.stats.tokens_per_second);
+            const { speculation } = drafted.stats;
+            accepted = (speculation?.accepted ?? 0) / Math.max(1, speculation?.drafted ?? 0);
+          }
+          const ratio = Number(median(ratios).toFixed(2));
+          console.log(JSON.stringify({ delay_ms: ms, plan, text, with_drafts: ratio, accepted }));
+        }
+        await model.dispose();
+      }
+      await far.stop();
+      await link.close();
+    }
+    await near.stop();
     await server.stop();
   });
 });

@@ -1,6 +1,6 @@
 import { SplitkvError, throwIfAborted } from '../../src/base/errors.js';
 import { alignedTable } from '../../src/base/aligned_table.js';
-import { sum } from '../../src/base/lists.js';
+import { sameList, sum } from '../../src/base/lists.js';
 import { median } from '../../src/base/stats.js';
 import type { LoadedModel } from '../../src/engine/faces/model.js';
 import { load, type RunStats } from '../../src/index.js';
@@ -25,9 +25,11 @@ export interface SpeculateResult {
   /** Who proposes. */
   readonly drafts: 'ngram' | 'draft';
   readonly text: string;
+  /** Answers that run at once. */
+  readonly requests: number;
   readonly prompt_tokens: number;
   readonly generated_tokens: number;
-  /** Medians, without drafts and with. */
+  /** Medians, without drafts and with: of one answer, where several run at once the first one's. */
   readonly plain_tokens_per_second: number;
   readonly tokens_per_second: number;
   /** Run by run: above 1 is faster. */
@@ -41,6 +43,8 @@ export interface SpeculateResult {
 }
 
 const SIZES = [2, 4, 8, 16];
+/** Of several answers at once. */
+const TOGETHER = 3;
 
 export const CODE = ['red', 'green', 'blue', 'small', 'large', 'first', 'last', 'next']
   .map((name) => `function get_${name}(list) {\n  if (list.length === 0) return null;\n  return list.${name};\n}\n`)
@@ -74,36 +78,42 @@ async function runDrafts(
 ): Promise<SuiteOutcome<SpeculateResult>> {
   const { signal, onProgress, onWarning } = hooks;
   onProgress(`loading ${where}`);
-  const model = await load(where, { ...options, speculate: drafts, signal, onWarning });
+  const model = await load(where, { ...options, requests: TOGETHER, speculate: drafts, signal, onWarning });
   try {
     const { info } = model;
     const room = info.contextLength - maxTokens;
-    const texts: Record<string, readonly number[]> = {
-      story: model.tokenize(STORY),
-      code: model.tokenize(CODE),
-      JSON: model.tokenize(`[${RECORDS},\n`),
-      random: randomPrompt(Math.min(256, room), info.vocabSize),
+    const cut = (tokens: readonly number[]): readonly number[] => tokens.slice(-room);
+    const story = cut(model.tokenize(STORY));
+    const code = cut(model.tokenize(CODE));
+    const json = cut(model.tokenize(`[${RECORDS},\n`));
+    const random = cut(randomPrompt(256, info.vocabSize));
+    const together = (prompt: readonly number[]) => Array.from({ length: TOGETHER }, (_, at) => prompt.slice(7 * at));
+    const texts: Record<string, readonly (readonly number[])[]> = {
+      story: [story],
+      code: [code],
+      JSON: [json],
+      random: [random],
+      'JSON, at once': together(json),
+      'random, at once': together(random),
+      'random beside JSON': [random, ...together(json).slice(1)],
     };
     const results: Omit<SpeculateResult, 'step_costs'>[] = [];
-    for (const [text, tokens] of Object.entries(texts)) {
-      const prompt = tokens.slice(-room);
+    for (const [text, prompts] of Object.entries(texts)) {
+      // A draft model has one text at a time.
+      if (drafts === 'draft' && prompts.length > 1) continue;
+      const [prompt] = prompts as [readonly number[]];
       let expected: readonly number[] | undefined;
       const answering = (speculate: 'off' | SpeculateResult['drafts']): Contender<RunStats> => ({
         name: `${text}, ${speculate}`,
         async run() {
-          const { result } = model.generate(prompt, {
-            maxTokens,
-            speculate,
-            ignoreEos: true,
-            cachePrompt: false,
-            signal,
-          });
-          const { tokens: answer, stats } = await result;
+          const how = { maxTokens, speculate, ignoreEos: true, cachePrompt: false, signal };
+          const answers = await Promise.all(prompts.map((own) => model.generate(own, how).result));
           throwIfAborted(signal, 'bench');
-          expected ??= answer;
-          if (expected.some((id, at) => id !== answer[at]) || answer.length !== expected.length)
+          const tokens = answers.flatMap((answer) => answer.tokens);
+          expected ??= tokens;
+          if (!sameList(expected, tokens))
             throw new SplitkvError('internal', `${text}: answers with drafts and without differ, so no speed is told`);
-          return stats;
+          return answers[0]!.stats;
         },
       });
       const [plain = [], drafted = []] = await interleave([answering('off'), answering(drafts)], runs, hooks);
@@ -115,6 +125,7 @@ async function runDrafts(
         weights: info.weights,
         drafts,
         text,
+        requests: prompts.length,
         prompt_tokens: prompt.length,
         generated_tokens: maxTokens,
         plain_tokens_per_second: median(speeds(plain)),
@@ -125,7 +136,7 @@ async function runDrafts(
         steps: counted('steps') / runs,
       });
     }
-    const step_costs = await stepCosts(model as LoadedModel, texts['JSON']!.slice(-room), maxTokens, signal);
+    const step_costs = await stepCosts(model as LoadedModel, json, maxTokens, signal);
     return {
       adapters: [benchAdapter(info)],
       results: results.map((result) => ({ ...result, step_costs })),

@@ -75,6 +75,14 @@ export interface SlotTokens {
   readonly runEnd?: number | undefined;
 }
 
+/** The last token sampled at a slot, and drafts of those behind it, to be verified. */
+export interface VerifiedRun extends Pick<SlotTokens, 'slot' | 'tokens' | 'start'> {
+  /** What is `allowed` is of each of the tokens, one behind the other. */
+  readonly sampling: StartOptions;
+  /** All tokens up to the last draft; where neither a penalty nor a control reads them, `tokens` alone. */
+  readonly seen: Uint32Array;
+}
+
 /** KV blocks of a slot, by the numbers of the pool that it is of. */
 export interface SlotBlocks {
   readonly slot: number;
@@ -270,20 +278,12 @@ export interface Rank {
   /** Makes what `verify` needs, where it isn't there: beside steps, which don't wait for it. */
   prepareVerifying(): Promise<void>;
   /**
-   * Feeds the last token sampled at a slot, and drafts of those behind it, each at its position, and samples a token behind each: those
-   * up to the first that isn't the draft beside it are what steps would have sampled. The slot takes part in steps again after `resume`.
-   * @param sampling what is `allowed` is of each of these tokens, one behind the other
-   * @param seen all tokens up to the last draft; where neither a penalty nor a control reads them, `run.tokens` alone
-   * @param rowsByPlace as for `prefill`
-   * @param end position behind the last of them, also on ranks that run none
+   * Feeds the last tokens sampled at some slots, and drafts of those behind them, each at its position, and samples a token behind each:
+   * those up to the first that isn't the draft beside it are what steps would have sampled. A slot takes part in steps again after
+   * `resume`. Resolves with the tokens of those runs that this rank's place runs.
+   * @param runs VERIFIED_ROWS tokens at most; where sequences are dealt out to places, in the order of these
    */
-  verify(
-    run: Omit<SlotTokens, 'last'>,
-    sampling: StartOptions,
-    seen: Uint32Array,
-    rowsByPlace?: readonly number[],
-    end?: number,
-  ): Promise<Uint32Array | undefined>;
+  verify(runs: readonly VerifiedRun[]): Promise<Uint32Array | undefined>;
   /** A slot takes no part in steps until `goOn`, or `resume` where other tokens come first. Call it after a step of the slot. */
   pause(slot: number): Promise<void>;
   /** The next decode step of a paused slot feeds `token`, which its last step sampled, at `position`, and samples what is `allowed`. */

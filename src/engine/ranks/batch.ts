@@ -7,7 +7,7 @@ import { headShares, recordGatherCandidates, recordGatherLogits } from '../../mo
 import type { RankRecorder, RankStep, World } from '../../model/layers/world.js';
 import { MAX_STEPS_IN_FLIGHT, tokenRoutes } from '../../placement/index.js';
 import type { AttentionTimes } from './attention_times.js';
-import type { AllowedTokens, SlotTokens, StartOptions } from '../contracts/rank.js';
+import type { AllowedTokens, StartOptions, VerifiedRun } from '../contracts/rank.js';
 import { hasControls } from './sampling/sampling_options.js';
 import { Sampler, type SamplingMode, SlotNeeds } from './sampling/sampling.js';
 
@@ -198,36 +198,42 @@ export class Batch {
     token: number,
     position: number,
     inputs: Float32Array | undefined,
-    slot?: number,
   ): Promise<void> {
     await this.#prepare(row, sampling, seen, position, false);
-    this.#feed(row, token, position, inputs, slot);
+    this.#feed(row, token, position, inputs);
   }
 
   /**
-   * Feeds tokens of one slot at positions from `start` on, a row each, and samples a token behind each of them.
-   * @param sampling what is `allowed` is of each of them, one behind the other
-   * @param seen all tokens up to the last of them, or where none matters those alone
-   * @param inputs of each token, on every rank that runs the rows
-   * @param step whose rows they are; a rank may have none of them
+   * Feeds tokens of slots at positions from each run's `start` on, a row each, and samples a token behind each of them.
+   * @param runs of all ranks; this one has the rows of those that it `runs`
+   * @param inputs of each of its rows
    */
   async verify(
-    { slot, tokens, start }: Omit<SlotTokens, 'last'>,
-    sampling: StartOptions,
-    seen: Uint32Array,
+    runs: readonly VerifiedRun[],
+    isOwn: (run: VerifiedRun) => boolean,
     inputs: readonly (Float32Array | undefined)[],
     step: RankStep,
   ): ReturnType<Batch['step']> {
-    if (hasControls(sampling)) await this.#sampler?.prepareControls();
-    this.#needs.set(0, sampling);
-    this.#writeHeadInfo(() => slot);
-    const { counter = 0, allowed } = sampling;
-    const words = (allowed?.length ?? 0) / tokens.length;
-    const before = seen.length - tokens.length + 1;
-    for (const [row, token] of tokens.entries()) {
-      const own = allowed?.subarray(row * words, (row + 1) * words);
-      const options = { ...sampling, counter: counter + row, ...(own && { allowed: own }) };
-      await this.resume(row, options, seen.subarray(0, before + row), token, start + row, inputs[row], slot);
+    this.#needs.clear();
+    for (const [at, { sampling }] of runs.entries()) {
+      if (hasControls(sampling)) await this.#sampler?.prepareControls();
+      this.#needs.set(at, sampling);
+    }
+    const ownRuns = runs.filter(isOwn);
+    const slots = ownRuns.flatMap(({ slot, tokens }) => Array.from(tokens, () => slot));
+    this.#writeHeadInfo((at) => slots[at] ?? 0);
+    let row = 0;
+    for (const { slot, tokens, start, sampling, seen } of ownRuns) {
+      const { counter = 0, allowed } = sampling;
+      const words = (allowed?.length ?? 0) / tokens.length;
+      const before = seen.length - tokens.length + 1;
+      for (const [at, token] of tokens.entries()) {
+        const own = allowed?.subarray(at * words, (at + 1) * words);
+        const options = { ...sampling, counter: counter + at, ...(own && { allowed: own }) };
+        this.#sampler?.start(row, options, seen.subarray(0, before + at), start + at, false);
+        this.#feed(row, token, start + at, inputs[row], slot);
+        row++;
+      }
     }
     return this.step(true, step);
   }

@@ -49,6 +49,7 @@ import {
   type SlotBlocks,
   type SlotTokens,
   type StartOptions,
+  type VerifiedRun,
   VERIFIED_ROWS,
 } from '../contracts/rank.js';
 import { RowBlocks } from '../cache/row_blocks.js';
@@ -289,7 +290,7 @@ export class RankRunner implements Rank {
   /** The step of rows of one slot's, by row group, up to position `end`. */
   #stepOf(slot: number, rows: readonly number[], end: number): RankStep {
     const offsets = this.#tables.offsetsOf(rows.map(() => [slot]));
-    return { rows, chunks: chunksOf(end), slots: { first: slot, same: true }, offsets };
+    return { rows, chunks: chunksOf(end), slots: [slot], offsets };
   }
 
   reserve(slot: number, tokens: number, chunkOffset = 0): Promise<void> {
@@ -724,7 +725,7 @@ export class RankRunner implements Rank {
     });
   }
 
-  /** All rows of its steps are one slot's, and so one place's. */
+  /** All rows of its steps may be one place's. */
   #newVerifier(): Batch {
     const own = { rows: VERIFIED_ROWS, allRows: VERIFIED_ROWS, firstSlot: 0, sizes: [2, 4, 8] };
     return new Batch(this.device, this.world, this.#forward, this.config.vocabSize, own);
@@ -738,20 +739,26 @@ export class RankRunner implements Rank {
     return this.#preparing;
   }
 
-  async verify(
-    { slot, tokens, start }: Omit<SlotTokens, 'last'>,
-    sampling: StartOptions,
-    seen: Uint32Array,
-    rowsByPlace?: readonly number[],
-    end = start + tokens.length,
-  ): Promise<Uint32Array | undefined> {
+  async verify(runs: readonly VerifiedRun[]): Promise<Uint32Array | undefined> {
+    const { owners } = this.#tables;
     const read = await this.#inOrder(async () => {
       await this.prepareVerifying();
       const verifier = this.#verifier!;
-      const inputs = await Promise.all([...tokens].map((token) => this.#inputsOf(Uint32Array.of(token))));
-      const rows = rowsByPlace ?? this.#byPlace(slot, tokens.length) ?? [tokens.length];
-      const step = this.#stepOf(slot, rows, end);
-      return this.#counted(0, () => verifier.verify({ slot, tokens, start }, sampling, seen, inputs, step));
+      const isOwn = ({ slot }: VerifiedRun): boolean => owners.runs(this.world.rank, slot);
+      const tokens = runs.filter(isOwn).flatMap((run) => [...run.tokens]);
+      const inputs = await Promise.all(tokens.map((token) => this.#inputsOf(Uint32Array.of(token))));
+      const slotsOf = (of: readonly VerifiedRun[]): number[] =>
+        of.flatMap((run) => Array(run.tokens.length).fill(run.slot));
+      const slots = (this.world.all.places ?? [0]).map((_, place) =>
+        slotsOf(runs.filter(({ slot }) => owners.placeOf(slot) === place)),
+      );
+      const step = {
+        rows: slots.map(({ length }) => length),
+        chunks: chunksOf(Math.max(...runs.map((run) => run.start + run.tokens.length))),
+        slots: slots.flat(),
+        offsets: this.#tables.offsetsOf(slots),
+      };
+      return this.#counted(0, () => verifier.verify(runs, isOwn, inputs, step));
     });
     return read?.();
   }
@@ -788,7 +795,7 @@ export class RankRunner implements Rank {
         rows: groups,
         chunks: chunksOf(Math.max(1, longest - evicted)),
         channel: index,
-        slots: { first: index * slots, same: false },
+        slots: ownSlots.flat(),
         offsets: this.#tables.offsetsOf(ownSlots),
       };
       return this.#counted(index, () => batch.step(decodes, step, this.#attention), decodes);

@@ -23,7 +23,7 @@ import type {
   RankCounts,
   RunnerOptions,
   SlotTokens,
-  StartOptions,
+  VerifiedRun,
 } from '../contracts/rank.js';
 
 export { MAX_STEPS_IN_FLIGHT } from '../../placement/index.js';
@@ -186,22 +186,20 @@ export class Runner {
     await this.#preparing;
   }
 
-  /** Samples a token behind each of a slot's tokens, which are the last one sampled and drafts (`Rank.verify`). */
-  async verify(
-    slot: number,
-    tokens: Uint32Array,
-    start: number,
-    sampling: StartOptions,
-    seen: Uint32Array,
-  ): Promise<Uint32Array> {
-    const { rowRanks } = this.owners;
-    const answers = await this.each((rank, index) => {
-      const [own, rows] = shareOf(this.owners, [{ slot, tokens, start, last: false }], index);
-      const run = { slot, start, tokens: own.tokens };
-      return rank.verify(run, sampling, seen, rows, start + tokens.length);
+  /** Samples a token behind each token of some runs (`Rank.verify`). Of each: its first row among those of its place, and the tokens. */
+  async verify(runs: readonly VerifiedRun[]): Promise<{ readonly row: number; readonly ids: Uint32Array }[]> {
+    const { owners } = this;
+    const { rowRanks } = owners;
+    const inOrder = runs.toSorted((a, b) => owners.placeOf(a.slot) - owners.placeOf(b.slot));
+    const answers = await this.each((rank) => rank.verify(inOrder));
+    const rows = this.ranks.map(() => 0);
+    const found = inOrder.map(({ slot, tokens }) => {
+      const root = rowRanks ? nth(nth(rowRanks, owners.placeOf(slot)), 0) : this.#root;
+      const row = nth(rows, root);
+      rows[root] = row + tokens.length;
+      return { slot, row, ids: nth(answers, root).subarray(row, row + tokens.length) };
     });
-    const root = rowRanks ? nth(nth(rowRanks, this.owners.placeOf(slot)), 0) : this.#root;
-    return answers[root]!.subarray(0, tokens.length);
+    return runs.map((run) => found.find(({ slot }) => slot === run.slot)!);
   }
 
   /**

@@ -83,7 +83,7 @@ export class WorkList {
   readonly prefills: PrefillChunk[] = [];
   /**
    * One row each: the last token sampled goes in, at position `computed` - 1, and the next one is sampled; and a row for each of the
-   * sequence's `drafts`.
+   * sequence's `drafts`, if any.
    */
   readonly decodes: Sequence[] = [];
   /** Sent back to wait; their slots and blocks may be others' in this very iteration. */
@@ -120,7 +120,7 @@ export interface IterationResults {
   readonly goOn?: ReadonlyMap<string, readonly number[]>;
   /** By request: tokens of its prompt, which ended and was compressed, that blocks need no longer hold; default what `PromptEviction` says. */
   readonly evicted?: ReadonlyMap<string, number>;
-  /** By request whose row had drafts beside it: the token sampled there, and those behind drafts that were right. */
+  /** By request that had `drafts`, if none: the token sampled at its row, and those behind drafts that were right. */
   readonly verified?: ReadonlyMap<string, readonly number[]>;
   /** Seconds the iteration took, as one rank measured them and told the others. */
   readonly seconds?: number;

@@ -293,29 +293,37 @@ export class RankState {
       if (sequence.computed === sequence.capacity) {
         if (!this.#grow(sequence, running, work)) continue; // it was itself the last
       }
-      this.#fitDrafts(sequence, work);
-      const { length: drafts } = sequence.drafts;
-      this.#advanceWindows(sequence, sequence.computed + 1 + drafts, work);
+      this.#advanceWindows(sequence, sequence.computed + 1, work);
       sequence.computed++;
       sequence.sampled++;
       sequence.resting = false;
       if (resting) sequence.rowAt = clients.now();
-      sequence.held = sequence.stepwise || drafts > 0;
       sequence.outstanding++;
       if (sequence.computed % this.#blockTokens === 0) this.#keepState(sequence, work, true);
       work.decodes.push(sequence);
     }
+    this.#fitDrafts(work);
   }
 
-  /** Of a sequence's drafts those stay that there is room for: they take nothing from others. */
-  #fitDrafts(sequence: Sequence, work: WorkList): void {
-    const { drafts, computed, sampled, maxTokens } = sequence;
-    const most = Math.min(drafts.length, maxTokens - sampled - 1, this.#rowsNow(sequence, Infinity) - 1);
-    while (sequence.capacity <= computed + most) {
-      if (this.pool.freeIn(this.#laneOf(sequence.blocks.length, sequence.offset)) <= this.#watermarkBlocks) break;
-      this.#grow(sequence, [], work);
+  /** Of the drafts of sequences that have their rows those stay that there is room for: they take nothing from others. */
+  #fitDrafts(work: WorkList): void {
+    for (const sequence of work.decodes) {
+      const { drafts, computed, sampled, maxTokens } = sequence;
+      if (!drafts) continue;
+      const most = Math.min(drafts.length, maxTokens - sampled, this.#rowsNow(sequence, Infinity));
+      while (sequence.capacity < computed + most) {
+        if (this.pool.freeIn(this.#laneOf(sequence.blocks.length, sequence.offset)) <= this.#watermarkBlocks) break;
+        this.#grow(sequence, [], work);
+      }
+      sequence.drafts = drafts.slice(0, Math.max(0, Math.min(most, sequence.capacity - computed)));
+      this.#advanceWindows(sequence, computed + sequence.drafts.length, work);
     }
-    sequence.drafts = drafts.slice(0, Math.max(0, Math.min(most, sequence.capacity - computed - 1)));
+    // None is left: their rows are usual ones.
+    const isUsual = work.decodes.every(({ drafts = [] }) => drafts.length === 0);
+    for (const sequence of work.decodes) {
+      if (isUsual) sequence.drafts = undefined;
+      sequence.held = sequence.stepwise || sequence.drafts !== undefined;
+    }
   }
 
   /** Those that run, and the one that is admitted next where it is now: its client has rows again at once. */
@@ -389,7 +397,7 @@ export class RankState {
     sequence.handedSpan = [0, 0];
     sequence.leavingFor = -1;
     sequence.resting = false;
-    sequence.drafts = [];
+    sequence.drafts = undefined;
     sequence.takesBack = false;
     sequence.rank = -1;
     work.preempted.push(sequence);
@@ -502,7 +510,7 @@ export class RankState {
   #keepState(sequence: Sequence, work: WorkList, decoded: boolean): void {
     if (!this.#states || (decoded && this.#states.size < 2 * this.limits.slots)) return;
     // With drafts it will be that of a later row.
-    if (this.#states.numFree === 0 || (decoded && sequence.drafts.length > 0)) return;
+    if (this.#states.numFree === 0 || (decoded && sequence.drafts !== undefined)) return;
     const place = this.#states.allocate();
     sequence.keeping.push({ end: sequence.computed, place, decoded });
     work.kept.push({ sequence, place });

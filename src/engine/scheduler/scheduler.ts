@@ -239,17 +239,20 @@ export class Scheduler {
     return this.#finishAll(this.#goOn(goOn), ended);
   }
 
+  /** Sequences that may have another row. */
+  get decoding(): readonly ScheduledSequence[] {
+    const mayDecode = ({ status, held, sampled, maxTokens }: Sequence): boolean =>
+      status === 'decode' && !held && sampled < maxTokens;
+    return this.ranks.flatMap(({ running }) => running.filter(mayDecode));
+  }
+
   /**
-   * What may follow a sequence's tokens so far is to be fed beside its next row. Rows in flight are awaited before, and it's to be told
-   * anew what follows them: false while there are some.
+   * What may follow the tokens so far of a sequence that decodes, and has no row in flight, is to be fed beside its next row. None: its row
+   * runs with those that have some.
    */
-  propose(id: string, drafts: readonly number[]): boolean {
+  propose(id: string, drafts: readonly number[]): void {
     const sequence = this.#sequences.get(id);
-    if (sequence?.status !== 'decode') return false;
-    const isKnown = sequence.outstanding === 0;
-    if (isKnown) sequence.drafts = drafts;
-    else sequence.resting = true;
-    return isKnown;
+    if (sequence?.status === 'decode' && sequence.outstanding === 0) sequence.drafts = drafts;
   }
 
   /** Those that are complete with it. */
@@ -304,9 +307,9 @@ export class Scheduler {
     sequence.outstanding--;
     if (sequence.status === 'finished') return false;
     const right = tokens.length - 1;
-    const isAhead = right < sequence.drafts.length && this.config.draftState !== undefined;
+    const isAhead = right < (sequence.drafts?.length ?? 0) && this.config.draftState !== undefined;
     sequence.held = sequence.stepwise;
-    sequence.drafts = [];
+    sequence.drafts = undefined;
     sequence.generated.push(...tokens);
     sequence.received += tokens.length;
     sequence.sampled += right;

@@ -85,7 +85,7 @@ export class Sequence {
   /** No other device computes its prompt. */
   readonly computedHere: boolean;
   readonly stepwise: boolean;
-  /** Of `stepwise`: its last token was sampled, and the caller hasn't said yet what may follow. */
+  /** Its last token was sampled, and the caller hasn't said yet what came (`drafts`) or may follow (`stepwise`). */
   held = false;
   /** Whether maxTokens is less than was asked for. */
   readonly clamped: boolean;
@@ -117,10 +117,11 @@ export class Sequence {
   sampled: number;
   received: number;
   /**
-   * What may follow its last token, to be fed beside it in its next decode row's step: then all that it sampled is known, and it has no
-   * further row until what came is told (`IterationResults.verified`).
+   * What may follow its last token, if anything, to be fed beside it in its next decode row's step, which others' drafts are in, too: then
+   * all that it sampled is known, and it has no further row until what came is told (`IterationResults.verified`). Undefined: its row is
+   * one of the usual steps.
    */
-  drafts: readonly number[] = [];
+  drafts: readonly number[] | undefined;
   /** Of a model with recurrent layers: its state is some rejected drafts ahead, and is taken back before it goes on. */
   takesBack = false;
   outstanding = 0;

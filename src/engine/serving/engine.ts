@@ -3,7 +3,7 @@
  * tokens, iteration_runner.ts runs an iteration, `text` makes tokens answers. Read iteration_runner.ts next.
  */
 
-import { nth } from '../../base/lists.js';
+import { nth, sum } from '../../base/lists.js';
 import { joinWords } from '../../base/math.js';
 import { defined } from '../../base/options.js';
 import { pause } from '../../base/waits.js';
@@ -16,7 +16,7 @@ import {
   unsupportedError,
   usageError,
 } from '../../base/errors.js';
-import type { AllowedTokens, DrawOptions } from '../contracts/rank.js';
+import { type AllowedTokens, type DrawOptions, VERIFIED_ROWS } from '../contracts/rank.js';
 import { samplingOf } from '../ranks/sampling/sampling_options.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
 import { MAX_STEPS_IN_FLIGHT } from '../ranks/runner.js';
@@ -47,7 +47,7 @@ import { PromptFeed } from './prompt_feed.js';
 import { Recovery, type RecoveryOptions } from './recovery.js';
 import { Histogram, type HistogramCounts } from './histogram.js';
 import type { SpeculationStats } from '../contracts/api.js';
-import type { Drafter, Speculation } from './speculation/speculation.js';
+import type { Choice, Drafter, Proposal, Speculation } from './speculation/speculation.js';
 import type { TrunkRows } from './speculation/trunk_rows.js';
 import type { IterationRecord, placing, RankBalance, RankBalanceMeter } from './rank_balance.js';
 
@@ -220,7 +220,7 @@ class Running {
   over: EngineEnd | undefined;
   /** What may follow its tokens is proposed. */
   isDrafted = false;
-  /** Since it first ran alone: others' tokens needn't be looked up. */
+  /** Since its tokens were first wanted: others' needn't be looked up. */
   drafters: readonly Drafter[] | undefined;
   /** Of its positions, where drafts are made of them. */
   rows: TrunkRows | undefined;
@@ -330,6 +330,10 @@ export class Engine {
   readonly #loop: Promise<void>;
   #balance: RankBalanceMeter | undefined;
   #completedAt = 0;
+  /** Nothing is scheduled before what is in flight is complete: what may follow its tokens is verified then. */
+  #awaitsSteps = false;
+  /** That the last drafts took. */
+  #draftSeconds = 0;
   /** Of an iteration, about. */
   #seconds = Infinity;
   readonly #queued = new Histogram(WAIT_SECONDS);
@@ -477,7 +481,7 @@ export class Engine {
       promptRows: (id) => this.#running.get(id)?.request.promptRows,
       pictures: this.options.pictures,
       draftState: this.#draftState,
-      rows: (id) => (this.#triesDrafts ? this.#running.get(id)?.rows : undefined),
+      rows: (id) => (this.#isAlone ? this.#running.get(id)?.rows : undefined),
     });
   }
 
@@ -738,6 +742,7 @@ export class Engine {
     const auto = this.#seconds < SHORT_SECONDS ? MAX_STEPS_IN_FLIGHT : USUAL_IN_FLIGHT;
     const depth = single ? 1 : asked === 'auto' ? auto : asked;
     while (this.#inFlight.length < depth) {
+      if (this.#awaitsSteps && this.#inFlight.length > 0) return;
       const started = performance.now();
       this.#feed?.pump(this.#scheduler);
       const iteration = this.#scheduler.schedule(started / 1000);
@@ -799,7 +804,7 @@ export class Engine {
     for (const { id, slot } of slots) {
       const running = this.#running.get(id);
       if (!running || running.over) continue;
-      const { tokens, end } = await this.#emitRow(running, slot, ids, verified.get(id));
+      const { tokens, end } = await this.#emitRow(id, running, slot, ids, verified.get(id));
       if (end) {
         running.over = end;
         ended.push(id);
@@ -840,7 +845,7 @@ export class Engine {
     });
     this.#keepPrompts(prompts.map(({ running }) => running));
     this.#ended(finished);
-    for (const { id } of slots) await this.#propose(id);
+    await this.#propose();
   }
 
   /** Pictures' ids are none of the vocabulary. */
@@ -850,49 +855,88 @@ export class Engine {
     return prompt.every((token) => token < vocabSize);
   }
 
-  /** What may follow a request's tokens is verified in its next step, where that pays. Nothing else waits for what is computed of it. */
-  async #propose(id: string): Promise<void> {
-    const running = this.#running.get(id);
-    const sequence = this.#scheduler.sequence(id);
+  async #propose(): Promise<void> {
     const speculation = this.#speculation;
-    // Of a form what may follow may still be asked.
-    if (!speculation || !running?.isDrafted || !sequence || sequence.held) return;
+    if (!speculation) return;
+    const awaited = this.#awaitsSteps && this.#inFlight.length === 0;
+    this.#awaitsSteps = false;
+    const areTried = await this.#tryDrafts(speculation);
+    if (awaited && !areTried) speculation.forgo();
+  }
+
+  /**
+   * What may follow requests' tokens is verified in the next step of them all, where that pays. Nothing else waits for what is computed of
+   * one that runs alone. False where none is tried.
+   */
+  async #tryDrafts(speculation: Speculation): Promise<boolean> {
+    const rows = this.#scheduler.decoding.map((sequence) => ({ sequence, running: this.#running.get(sequence.id) }));
+    const most = this.#verifiedRows;
+    // Of a model with recurrent layers there is a place for one state.
     const comesBack = this.#draftState !== undefined;
-    if (!this.#triesDrafts) return;
-    const before = [...running.request.prompt, ...sequence.generated];
-    running.drafters ??= speculation.options.drafters(before, running.rows);
-    const choice = speculation.choose(running.drafters, comesBack, sequence.outstanding);
-    if (!choice || (speculation.tries === undefined && !this.ranks.runner.readyToVerify())) return;
+    if (rows.length === 0 || rows.length >= most || (comesBack && !this.#isAlone)) return false;
+    const proposals = rows.map(({ sequence, running }) => (running ? this.#proposals(running, sequence) : []));
+    const ahead = Math.max(...rows.map(({ sequence }) => sequence.outstanding));
+    const choices = speculation.choose(proposals, most, comesBack, ahead);
+    if (!choices || (speculation.tries === undefined && !this.ranks.runner.readyToVerify())) return false;
     // Steps in flight are awaited before.
-    let drafts = sequence.outstanding > 0 ? [] : await choice.proposal.tokens(choice.count);
+    this.#awaitsSteps = this.#inFlight.length > 0;
+    if (this.#awaitsSteps) return true;
+    const drafts: (readonly number[])[] = [];
+    const started = performance.now();
+    for (const [at, { running }] of rows.entries()) drafts.push(await this.#draft(running, choices[at]));
+    this.#draftSeconds = (performance.now() - started) / 1000;
+    const fitting = choices.map((choice, at) =>
+      choice ? [{ ...choice.proposal, length: nth(drafts, at).length }] : [],
+    );
+    const areFewer = choices.some((choice, at) => choice && nth(drafts, at).length < choice.count);
+    // Fewer may no longer pay.
+    const chosen = areFewer ? speculation.choose(fitting, most, comesBack, 0) : choices;
+    if (!chosen) return false;
+    for (const [at, { sequence }] of rows.entries())
+      this.#scheduler.propose(sequence.id, nth(drafts, at).slice(0, chosen[at]?.count ?? 0));
+    return true;
+  }
+
+  #proposals(running: Running, { generated, maxTokens, sampled }: ScheduledSequence): readonly Proposal[] {
+    const { options } = this.#speculation!;
+    if (!running.isDrafted) return [];
+    running.drafters ??= options.drafters([...running.request.prompt, ...generated], running.rows);
+    return this.#speculation!.propose(running.drafters, maxTokens - sampled - 1, this.#isAlone);
+  }
+
+  /** As many of the tokens that were chosen as a request's form allows. */
+  async #draft(running: Running | undefined, choice: Choice | undefined): Promise<readonly number[]> {
+    if (!running || !choice) return [];
+    const tokens = await choice.proposal.tokens(choice.count);
     const { constraint } = running.request;
-    if (constraint) {
-      running.behind = constraint.ahead(drafts);
-      const { length } = running.behind;
-      const fitting = { ...choice.proposal, length };
-      // Fewer may no longer pay.
-      const count =
-        length < drafts.length ? speculation.choose([{ propose: () => fitting }], comesBack, 0)?.count : length;
-      drafts = drafts.slice(0, count ?? 0);
-    }
-    this.#scheduler.propose(id, drafts);
+    if (!constraint) return tokens;
+    running.behind = constraint.ahead(tokens);
+    return tokens.slice(0, running.behind.length);
   }
 
-  /** Beside others none are tried, and of a model with recurrent layers never: there is a place for one state. */
-  get #triesDrafts(): boolean {
-    const isAlone = this.#scheduler.numUnfinished - this.#scheduler.numWaiting === 1;
-    return isAlone || (this.#draftState === undefined && this.#speculation?.tries !== undefined);
+  /** Of a step: beside others' rows drafts have those that a step of all slots has, too. */
+  get #verifiedRows(): number {
+    const isFree = this.#isAlone || this.#speculation?.tries !== undefined;
+    return isFree ? VERIFIED_ROWS : Math.min(VERIFIED_ROWS, this.options.slots);
   }
 
-  /** How long a step of a lone request took, by its rows. @param isAhead it ran while the one before was read, where any do */
+  get #isAlone(): boolean {
+    return this.#scheduler.numUnfinished - this.#scheduler.numWaiting === 1;
+  }
+
+  /** How long a step took, by its sequences and rows. @param isAhead it ran while the one before was read, where any do */
   #observe({ ranks }: Iteration, verified: IterationOutcome['verified'], seconds: number, isAhead: boolean): void {
     if (!this.options.speculation) return;
-    const decodes = ranks.flatMap((rank) => rank.decodes);
+    const sequences = sum(ranks.map(({ decodes }) => decodes.length));
     const others = ranks.some(({ prefills, handed }) => prefills.length + handed.length > 0);
-    if (decodes.length !== 1 || others) return;
-    const drafted = verified.get(decodes[0]!.id)?.drafted ?? 0;
+    if (sequences === 0 || others) return;
+    const came = [...verified.values()];
+    const drafted = sum(came.map((of) => of.drafted));
     // The first step behind drafts waits as they do, which would make them seem cheap.
-    if (drafted > 0 || isAhead) this.#speculation?.observe(drafted + 1, seconds);
+    if (drafted > 0 || isAhead) this.#speculation?.observe(sequences + drafted, seconds, sequences);
+    const tokens = sum(came.map((of) => of.tokens.length));
+    const comesBack = this.#draftState !== undefined;
+    if (drafted > 0) this.#speculation?.settle(sequences + drafted, sequences, tokens, this.#draftSeconds, comesBack);
   }
 
   #ended(finished: readonly ScheduledSequence[]): void {
@@ -900,12 +944,19 @@ export class Engine {
   }
 
   /** Hands on what came of a request's row, its token and those behind drafts, and the reason where one of them is the last. */
-  async #emitRow(running: Running, slot: number, ids: Uint32Array | undefined, came: Verified | undefined) {
+  async #emitRow(
+    id: string,
+    running: Running,
+    slot: number,
+    ids: Uint32Array | undefined,
+    came: Verified | undefined,
+  ): Promise<{ readonly tokens: readonly number[]; readonly end: EngineEnd | undefined }> {
     const tokens = came ? came.tokens : [nth(ids ?? [], slot)];
-    if (came) this.#speculation?.count(running.speculation, came.drafted, tokens.length - 1);
+    if (came && came.drafted > 0) this.#speculation?.count(running.speculation, came.drafted, tokens.length - 1);
     let end: EngineEnd | undefined;
-    for (let row = 0; row < tokens.length && !end; row++) {
-      end = await this.#emit(running, nth(tokens, row), slot, came && row);
+    // One of them may make the caller abort it.
+    for (let row = 0; row < tokens.length && !end && this.#running.get(id) === running; row++) {
+      end = await this.#emit(running, nth(tokens, row), slot, came && came.row + row);
     }
     return { tokens, end };
   }

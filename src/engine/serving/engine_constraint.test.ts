@@ -331,6 +331,8 @@ describe('tokens that may follow are limited', () => {
         accepted['maze' in request ? 'limited' : 'free'] += speculation.counts.accepted - before;
       }
       for (const count of Object.values(accepted)) expect(count).toBeGreaterThan(10);
+      const together = await Promise.all(REQUESTS.map((request) => ask(engine, requestOf(request))));
+      expect(together, 'together, with drafts').toEqual(expected);
       const { preemptionsTotal, kvBlocks, kvBlocksFree } = engine.metrics;
       if (name === 'few blocks') expect(preemptionsTotal).toBeGreaterThan(0);
       if (!options.prefixCaching) expect(kvBlocksFree).toBe(kvBlocks);

@@ -1,7 +1,15 @@
 import { type SharedSequence } from '../../placement/index.js';
 import type { HandedKv } from '../contracts/prefill_worker.js';
-import { type DrawOptions, LOGITS_ROWS, RECOMPUTED_ROWS, type SlotTokens } from '../contracts/rank.js';
+import {
+  type DrawOptions,
+  LOGITS_ROWS,
+  RECOMPUTED_ROWS,
+  type SlotTokens,
+  VERIFIED_ROWS,
+  type VerifiedRun,
+} from '../contracts/rank.js';
 import { CHUNK_TOKENS, KV_BLOCK } from '../../base/kv_units.js';
+import { nth } from '../../base/lists.js';
 import { roundsOf, type Runner } from '../ranks/runner.js';
 import { readsSeen } from '../ranks/sampling/sampling_options.js';
 import type { PrefillChunk, ScheduledSequence, WorkList } from '../scheduler/index.js';
@@ -61,7 +69,7 @@ export interface IterationOutcome {
   readonly ids: Uint32Array | undefined;
   /** Tokens that blocks need no longer hold, of each request whose prompt ended and was compressed. */
   readonly evicted: ReadonlyMap<string, number>;
-  /** By request whose row had drafts beside it. */
+  /** By request whose row ran beside drafts, its own or others'. */
   readonly verified: ReadonlyMap<string, Verified>;
 }
 
@@ -69,6 +77,8 @@ export interface Verified {
   readonly drafted: number;
   /** The token sampled at its row, and those behind drafts that were right. */
   readonly tokens: readonly number[];
+  /** Of the verification: its own. */
+  readonly row: number;
 }
 
 /** Does on the ranks what the scheduler decided. Calls are queued at once and run in order; only the sampled ids are awaited. */
@@ -170,48 +180,76 @@ export class IterationRunner {
       for (const sequence of work.decodes) {
         const slot = this.slots.of(pool, sequence.slot);
         const row = this.#rows.get(slot)!;
-        if (sequence.drafts.length > 0) continue;
+        if (sequence.drafts) continue;
         if (row.paused && !row.isBehind) this.#goOn(row, slot, call);
         else if (!row.decoding) this.#resume(sequence, slot, call);
       }
     }
   }
 
-  /** Rows that have drafts beside them run in steps of their own. @param verified takes what came of each */
+  /** Rows that have drafts beside them run in a step of their own, with others' that are to. @param verified takes what came of each */
   #verify(works: readonly WorkList[], call: Call, verified: Map<string, Verified>): void {
     const { runner } = this;
+    const steps: {
+      readonly sequence: ScheduledSequence;
+      readonly drafts: readonly number[];
+      readonly run: VerifiedRun;
+    }[][] = [];
+    let room = 0;
     for (const [pool, { decodes }] of works.entries()) {
       for (const sequence of decodes) {
-        const { id, drafts, computed, sampled } = sequence;
-        if (drafts.length === 0) continue;
-        const slot = this.slots.of(pool, sequence.slot);
-        const row = this.#rows.get(slot)!;
-        if (row.decoding) this.#pauseRow(row, slot, call);
-        [row.paused, row.isBehind] = [true, true];
-        const { draftState } = this.source;
-        if (draftState !== undefined) call(runner.all((rank) => rank.copyState(slot, draftState, false)));
-        const start = computed - 1;
-        const sampling = { ...this.source.sampling(id, drafts.length), counter: sampled - 1 };
-        const tokens = Uint32Array.of(sequence.tokenAt(start), ...drafts);
-        const seen = readsSeen(sampling) ? Uint32Array.of(...this.#seen(sequence, start), ...tokens) : tokens;
-        const came = runner.verify(slot, tokens, start, sampling, seen).then((ids) => {
-          const wrong = drafts.findIndex((draft, at) => draft !== ids[at]);
-          const right = wrong < 0 ? drafts.length : wrong;
-          verified.set(id, { drafted: drafts.length, tokens: [...ids.subarray(0, right + 1)] });
-          return right + 1;
-        });
-        call(came);
-        const rows = this.source.rows(id);
-        if (rows) call(this.#take(rows, start, came, runner.slotStates(slot, tokens.length), tokens.length));
+        const { drafts } = sequence;
+        if (!drafts) continue;
+        const run = this.#runOf(sequence, drafts, this.slots.of(pool, sequence.slot), call);
+        if (run.tokens.length > room) {
+          steps.push([]);
+          room = VERIFIED_ROWS;
+        }
+        steps.at(-1)!.push({ sequence, drafts, run });
+        room -= run.tokens.length;
       }
     }
+    for (const step of steps) {
+      const came = runner.verify(step.map(({ run }) => run)).then((answers) =>
+        step.map(({ sequence: { id }, drafts }, index) => {
+          const { row, ids } = nth(answers, index);
+          const wrong = drafts.findIndex((draft, at) => draft !== ids[at]);
+          const right = wrong < 0 ? drafts.length : wrong;
+          verified.set(id, { drafted: drafts.length, tokens: [...ids.subarray(0, right + 1)], row });
+          return right + 1;
+        }),
+      );
+      call(came);
+      // One whose drafts are made of them runs alone.
+      const { sequence, run } = nth(step, 0);
+      const rows = this.source.rows(sequence.id);
+      if (!rows) continue;
+      const { length } = run.tokens;
+      const count = came.then((counts) => nth(counts, 0));
+      call(this.#take(rows, run.start, count, runner.slotStates(run.slot, length), length));
+    }
+  }
+
+  /** A row and its drafts; it takes no part in usual steps meanwhile. */
+  #runOf(sequence: ScheduledSequence, drafts: readonly number[], slot: number, call: Call): VerifiedRun {
+    const { id, computed, sampled } = sequence;
+    const row = this.#rows.get(slot)!;
+    if (row.decoding) this.#pauseRow(row, slot, call);
+    [row.paused, row.isBehind] = [true, true];
+    const { draftState } = this.source;
+    if (draftState !== undefined) call(this.runner.all((rank) => rank.copyState(slot, draftState, false)));
+    const start = computed - 1;
+    const sampling = { ...this.source.sampling(id, drafts.length), counter: sampled - 1 };
+    const tokens = Uint32Array.of(sequence.tokenAt(start), ...drafts);
+    const seen = readsSeen(sampling) ? Uint32Array.of(...this.#seen(sequence, start), ...tokens) : tokens;
+    return { slot, tokens, start, sampling, seen };
   }
 
   /** Of the steps just called, of those whose drafts are made of them. */
   #takeRows(works: readonly WorkList[], call: Call): void {
     for (const [pool, { decodes }] of works.entries()) {
       for (const { id, drafts, computed, slot } of decodes) {
-        const rows = drafts.length === 0 ? this.source.rows(id) : undefined;
+        const rows = drafts ? undefined : this.source.rows(id);
         if (rows) call(this.#take(rows, computed - 1, 1, this.runner.slotStates(this.slots.of(pool, slot)), 1));
       }
     }

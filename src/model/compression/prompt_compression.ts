@@ -152,7 +152,7 @@ export class PromptCompression {
     };
     /** Of a copied head the rank scores that keeps the sequence. */
     const isScorer = (head: number, rank: number, { slots }: RankStep): boolean =>
-      !copyOwners || copyOwners.home(index, head, slots?.first ?? 0) === rank;
+      !copyOwners || copyOwners.home(index, head, slots?.[0] ?? 0) === rank;
     return new PromptCompression(device, options, shape, (recorder, scores) =>
       world.exchangeRoutes(recorder, 'scores', scoreRoutes(world.all, index), scoreRegions(scores, isScorer)),
     );

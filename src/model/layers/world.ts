@@ -16,8 +16,8 @@ import {
 export interface RankStep extends ProgramStep {
   /** Steps under way side by side exchange with other ranks on channels of their own; default 0. */
   readonly channel?: number;
-  /** Slots of the rows: of the first one; the others' follow it, or are the `same`. */
-  readonly slots?: { readonly first: number; readonly same: boolean };
+  /** Slots of the rows, group by group; one alone: that of all rows. */
+  readonly slots?: readonly number[];
   /** By row group: offsets of its rows' sequences, which say who has their first chunks; undefined where that isn't known. */
   readonly offsets?: readonly (readonly number[])[] | undefined;
 }

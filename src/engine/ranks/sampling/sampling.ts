@@ -291,6 +291,11 @@ export class SlotNeeds {
     if (this.#slots.delete(slot)) this.#count();
   }
 
+  clear(): void {
+    this.#slots.clear();
+    this.#count();
+  }
+
   /** Asked for in each step, and counted where something changes. */
   #count(): void {
     const all = [...this.#slots.values()];

@@ -213,6 +213,7 @@ export class DraftModel {
 
 /** Proposes what a draft model would say, or the model's head. */
 export class ModelDrafter implements Drafter {
+  readonly isSingle = true;
   readonly #text: number[];
   /** What was proposed and may still come, and how often that was right. */
   #pending: readonly number[] = [];

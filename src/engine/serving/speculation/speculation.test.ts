@@ -14,6 +14,7 @@ import { randomFiles } from '../../testing/random_source.js';
 import { type EngineSetup, openRunner } from '../../testing/open_runner.js';
 import { Engine, type EngineRequest } from '../engine.js';
 import { placing } from '../rank_balance.js';
+import { VERIFIED_ROWS } from '../../contracts/rank.js';
 import type { RankRunner } from '../../ranks/rank_runner.js';
 import { DraftModel, ModelDrafter } from './draft_model.js';
 import { Ngrams } from './ngrams.js';
@@ -389,17 +390,20 @@ describe('how many are tried', () => {
     take() {},
     propose: (most) => ({ length: Math.min(most, length), sureness, tokens: (count) => ids(count) }),
   });
-  /** After steps that took these times, by rows: the first of each size isn't counted. */
-  const timed = (costs: Readonly<Record<number, number>>): Speculation => {
+  /** After steps that took these times, by rows: the first of each size isn't counted. Drafts gained much. */
+  const timed = (costs: Readonly<Record<number, number>>, sequences = 1): Speculation => {
     const speculation = new Speculation({ drafters: () => [] });
-    for (let i = 0; i < 3; i++) speculation.observe(1, 0.01);
+    for (let i = 0; i < 3; i++) speculation.observe(sequences, 0.01, sequences);
     for (const [rows, cost] of Object.entries(costs)) {
-      for (const seconds of [9, 0.01 * cost, 0.01 * cost]) speculation.observe(Number(rows), seconds);
+      for (const seconds of [9, 0.01 * cost, 0.01 * cost]) speculation.observe(Number(rows), seconds, sequences);
     }
+    speculation.settle(16, sequences, 50 * sequences, 0, false);
     return speculation;
   };
+  const choose = (speculation: Speculation, drafters: readonly Drafter[], comesBack = false, ahead = 0) =>
+    speculation.choose([speculation.propose(drafters, MAX_DRAFTS, true)], VERIFIED_ROWS, comesBack, ahead)?.[0];
   const tried = (speculation: Speculation, sureness: number, length?: number, comesBack = false, ahead = 0): number =>
-    speculation.choose([sure(sureness, length)], comesBack, ahead)?.count ?? 0;
+    choose(speculation, [sure(sureness, length)], comesBack, ahead)?.count ?? 0;
 
   test('as many as pay by what rows cost, and by how sure they are', () => {
     const gpu = timed({ 2: 1.02, 4: 1.05, 8: 1.1, 16: 1.3 });
@@ -411,6 +415,52 @@ describe('how many are tried', () => {
     expect(tried(cpu, 0.9, 15, true)).toBeLessThan(tried(cpu, 0.9));
     // Steps in flight are awaited only where it is likely that what repeats goes on behind them.
     expect([0, 4, 8].map((ahead) => tried(gpu, 0.6, 15, false, ahead))).toEqual([7, 7, 0]);
+  });
+
+  test('beside others: rows that are free, where they are likeliest right, and none is slower', () => {
+    const shares = (speculation: Speculation, sureness: readonly number[], most = 8) =>
+      speculation
+        .choose(
+          sureness.map((of) => (of > 0 ? speculation.propose([sure(of)], MAX_DRAFTS, false) : [])),
+          most,
+          false,
+          0,
+        )
+        ?.map((choice) => choice?.count ?? 0);
+    const gpu = timed({ 4: 1, 8: 1.01 }, 3);
+    expect(shares(gpu, [0.9, 0.9, 0.9])).toEqual([2, 2, 1]);
+    expect(shares(gpu, [0.5, 0.9, 0.9])).toEqual([0, 3, 2]);
+    expect(shares(gpu, [0, 0.9, 0])).toEqual([0, 5, 0]);
+    expect(shares(gpu, [0.9, 0.9, 0.9], 4)).toEqual([1, 0, 0]);
+    expect(shares(gpu, [0.9, 0.9, 0.9], 3)).toBeUndefined();
+    expect(shares(gpu, [0.05, 0.05, 0])).toBeUndefined();
+    const dearer = timed({ 4: 1.1, 8: 1.1 }, 3);
+    expect(shares(dearer, [0.9, 0.9, 0.9])).toEqual([2, 2, 1]);
+    expect(shares(dearer, [0, 0.9, 0.9])).toBeUndefined();
+    expect(gpu.propose([{ ...sure(0.9), isSingle: true }], MAX_DRAFTS, false)).toEqual([]);
+  });
+
+  test.each([
+    ['a GPU', { 2: 1.02, 4: 1.05, 8: 1.1, 16: 1.3 }, 0, false],
+    ['a CPU', { 2: 1.4, 4: 2.4, 8: 4.5, 16: 9 }, 0, false],
+    ['a CPU, drafts that are computed', { 2: 1.4, 4: 2.4, 8: 4.5, 16: 9 }, 0.3, false],
+    ['a CPU, a state is taken back', { 2: 1.4, 4: 2.4, 8: 4.5, 16: 9 }, 0.3, true],
+  ])('where nothing is ever right little is lost: %s', (_name, costs: Record<number, number>, each, comesBack) => {
+    const speculation = new Speculation({ drafters: () => [] });
+    const seconds = (count: number): number => each * count;
+    const drafter: Drafter = { ...sure(0.95), propose: (most) => ({ ...sure(0.95).propose(most), seconds }) };
+    let [lost, tried] = [0, 0];
+    for (let token = 0; token < 1000; token++) {
+      const count = choose(speculation, [drafter], comesBack)?.count ?? 0;
+      const size = [1, 2, 4, 8, 16].find((rows) => rows >= 1 + count)!;
+      speculation.observe(1 + count, costs[size] ?? 1);
+      if (count === 0) continue;
+      tried++;
+      speculation.settle(1 + count, 1, 1, seconds(count), comesBack);
+      lost += costs[size]! + seconds(count) - 1 + (comesBack ? costs[16]! : 0);
+    }
+    expect(tried).toBeGreaterThan(0);
+    expect(lost).toBeLessThan(30);
   });
 
   test('of two drafters the one that gains more, computing included', () => {
@@ -425,12 +475,12 @@ describe('how many are tried', () => {
       }),
     });
     // Seconds of a draft, where a step takes 0.01.
-    const count = (each: number): number => gpu.choose([drafts(0.8, each)], false, 0)?.count ?? 0;
+    const count = (each: number): number => choose(gpu, [drafts(0.8, each)])?.count ?? 0;
     expect([0, 0.001, 0.004, 0.01].map(count)).toEqual([7, 7, 3, 0]);
     // What is computed is sure of what steps in flight sample.
-    expect(gpu.choose([drafts(0.8, 0.001)], false, 8)?.count).toBe(7);
+    expect(choose(gpu, [drafts(0.8, 0.001)], false, 8)?.count).toBe(7);
     const lengths = [0.2, 0.95].map((repeats) => {
-      const choice = gpu.choose([drafts(0.8, 0.001), sure(repeats)], false, 0);
+      const choice = choose(gpu, [drafts(0.8, 0.001), sure(repeats)]);
       return [choice?.proposal.seconds !== undefined, choice?.count];
     });
     expect(lengths).toEqual([

@@ -3,10 +3,10 @@
  * them: ngrams.ts by what followed the last tokens before, draft_model.ts by a smaller model or the model's own head. Read ngrams.ts next.
  */
 
-import { sum } from '../../../base/lists.js';
-import { median } from '../../../base/stats.js';
+import { nth, sum, valueIn } from '../../../base/lists.js';
 import type { SpeculationStats } from '../../contracts/api.js';
 import { VERIFIED_ROWS } from '../../contracts/rank.js';
+import { SIZES, StepCosts } from './step_costs.js';
 import type { TrunkRows } from './trunk_rows.js';
 
 /** What may follow the tokens so far, as far as it is asked for. */
@@ -27,8 +27,13 @@ export interface Choice {
   readonly count: number;
 }
 
+/** By sequence of a step. */
+export type Choices = readonly (Choice | undefined)[];
+
 /** Follows the tokens of one request. It decides what is tried, never what comes. */
 export interface Drafter {
+  /** It has one text at a time, and so proposes nothing beside other requests. */
+  readonly isSingle?: boolean;
   /** The next token has come. */
   take(token: number): void;
   /** @param most tokens */
@@ -37,18 +42,17 @@ export interface Drafter {
 
 /** Most drafts of a step. */
 export const MAX_DRAFTS = VERIFIED_ROWS - 1;
-/** Rows that verifying programs are made for: others cost what the next of them does. */
-const SIZES = [2, 4, 8, 16];
-/** What twice the rows cost, until they were timed: few enough that they are tried where much is right. */
-const USUAL_DOUBLE = 1.5;
-/** Timed steps of a size that count, the last ones; from two on. The very first may have compiled. */
-const TIMED = 5;
-/** After so many steps of one row others are timed anew: something else may have had the device. */
-const ANEW = 1000;
 /** Drafts wait for what was sampled, and other steps for what came of them: they must promise more than that. */
 const LEAST_GAIN = 1.1;
-/** Times of steps of one row are bursts where several are in flight: their mean is over about so many. */
-const STEPS = 20;
+/** Pace that each of several sequences keeps at least, where what such steps cost was timed. */
+const LEAST_PACE = 0.98;
+/** Steps that drafts may lose in all, where none is right; each step without drafts makes up for a part of one. */
+const MOST_LOST = 2;
+const MADE_UP = 0.02;
+/** Steps that are lost where steps in flight are awaited for nothing, about. */
+const FORGONE = 0.5;
+/** Steps that they gained before and may lose besides. */
+const MOST_SAVED = 6;
 
 export interface SpeculationOptions {
   /** @param prompt and what was generated before; @param rows of the request, where `rows` made them */
@@ -61,15 +65,13 @@ export interface SpeculationOptions {
 
 /** Of an engine's requests: what steps of several rows cost on its ranks, and what drafts were worth. */
 export class Speculation {
-  /** For tests and benchmarks: so many drafts are tried where they are proposed, whatever they cost and whoever else runs. */
+  /** For tests and benchmarks: so many drafts are tried where they are proposed, whatever they cost. */
   tries: number | undefined;
-  /** Steps of one row, and the seconds that they took. */
-  #steps = 0;
-  #seconds = 0;
-  #since = 0;
-  /** By number of SIZES: steps of so many rows, as multiples of one row's, after the first. */
-  readonly #costs = new Map<number, readonly number[]>();
+  /** By number of sequences. */
+  readonly #costs = new Map<number, StepCosts>();
   readonly #counts = { drafted: 0, accepted: 0, steps: 0 };
+  /** Steps without drafts that would have made more tokens than those with drafts did; below 0: fewer. */
+  #lost = 0;
 
   constructor(readonly options: SpeculationOptions) {}
 
@@ -77,52 +79,101 @@ export class Speculation {
     return { ...this.#counts };
   }
 
-  /** A step of a lone request took so long. */
-  observe(rows: number, seconds: number): void {
-    if (rows === 1) {
-      const fades = 1 - 1 / STEPS;
-      [this.#steps, this.#seconds] = [this.#steps * fades + 1, this.#seconds * fades + seconds];
-      if (++this.#since % ANEW === 0) for (const size of this.#costs.keys()) this.#costs.set(size, []);
-      return;
-    }
-    const before = this.#costs.get(sizeOf(rows));
-    if (this.#steps === 0) return;
-    const cost = (seconds * this.#steps) / this.#seconds;
-    this.#costs.set(sizeOf(rows), before ? [...before, cost].slice(-TIMED) : []);
+  #costsOf(sequences: number): StepCosts {
+    return valueIn(this.#costs, sequences, () => new StepCosts(sequences));
   }
 
-  /** What a step of so many rows costs, in steps of one row. */
-  cost(rows: number): number {
-    const size = sizeOf(rows);
-    const timed = this.#costs.get(size) ?? [];
-    if (timed.length >= 2) return median(timed);
-    return USUAL_DOUBLE * (size > 2 ? this.cost(size / 2) : 0.8);
+  /** A step took so long. @param rows of its sequences, and of their drafts */
+  observe(rows: number, seconds: number, sequences = 1): void {
+    this.#costsOf(sequences).observe(rows, seconds);
+    if (rows === sequences && this.#lost > 0) this.#lost = Math.max(0, this.#lost - MADE_UP);
   }
 
   /**
-   * Of what one of the drafters proposes as much as pays most, if anything does.
+   * What a step with drafts came to.
+   * @param rows as of `observe`
+   * @param tokens of all its sequences
+   * @param seconds that its drafts took
+   * @param comesBack as of `choose`
+   */
+  settle(rows: number, sequences: number, tokens: number, seconds: number, comesBack: boolean): void {
+    const again = comesBack && tokens < rows ? this.cost(VERIFIED_ROWS) : 0;
+    const cost = this.cost(rows, sequences) + again + (seconds / this.#costsOf(sequences).seconds || 0);
+    this.#lost = Math.max(-MOST_SAVED, this.#lost + cost - tokens / sequences);
+  }
+
+  /** What a step of so many rows costs, in steps without drafts of these sequences. */
+  cost(rows: number, sequences = 1): number {
+    return this.#costsOf(sequences).of(rows);
+  }
+
+  /** What may follow a request's tokens. @param most of them @param isAlone no other request runs */
+  propose(drafters: readonly Drafter[], most: number, isAlone: boolean): readonly Proposal[] {
+    const count = Math.min(most, this.tries ?? MAX_DRAFTS);
+    const asked = count > 0 ? drafters.filter(({ isSingle }) => isAlone || !isSingle) : [];
+    return asked.map((drafter) => drafter.propose(count)).filter(({ length }) => length > 0);
+  }
+
+  /**
+   * Of what is proposed for the sequences of a step as much as pays most, if anything does: of one alone what one of its drafters
+   * proposes; of several what is surest, where none of them is slower for the others' sake.
+   * @param most rows of the step
    * @param comesBack wrong drafts cost a step more: a state is taken back
    * @param ahead steps in flight, which are awaited before: what they sample may be the end of what is sure, unless it is computed then
+   * @returns by sequence
    */
-  choose(drafters: readonly Pick<Drafter, 'propose'>[], comesBack: boolean, ahead: number): Choice | undefined {
-    let best: Choice | undefined;
-    let most = LEAST_GAIN;
-    for (const drafter of drafters) {
-      const proposal = drafter.propose(this.tries ?? MAX_DRAFTS);
-      const { length, sureness } = proposal;
-      if (this.tries !== undefined && length > 0) return { proposal, count: length };
-      const lasts = proposal.seconds ? 1 : sureness ** ahead;
-      for (const rows of [...SIZES, length + 1]) {
-        const count = rows - 1;
-        if (count > length || count < 1) continue;
-        const right = sum(Array.from({ length: count }, (_, at) => sureness ** (at + 1)));
-        const again = comesBack ? (1 - sureness ** count) * this.cost(VERIFIED_ROWS) : 0;
-        const computed = proposal.seconds ? (proposal.seconds(count) * this.#steps) / this.#seconds : 0;
-        const gain = 1 + lasts * ((1 + right) / (this.cost(rows) + again + computed) - 1);
-        if (gain > most) [best, most] = [{ proposal, count }, gain];
+  choose(
+    proposals: readonly (readonly Proposal[])[],
+    most: number,
+    comesBack: boolean,
+    ahead: number,
+  ): Choices | undefined {
+    const free = most - proposals.length;
+    if (this.tries !== undefined) {
+      const shared = shareOut(
+        proposals.map(([own]) => own),
+        free,
+      );
+      return shared.some(Boolean) ? shared : undefined;
+    }
+    const [alone = []] = proposals;
+    const sets = proposals.length === 1 ? alone.map((own) => [own]) : [proposals.map(surestOf)];
+    let best: Choices | undefined;
+    let gained = LEAST_GAIN;
+    for (const set of sets) {
+      const all = sum(set.map((own) => own?.length ?? 0));
+      for (const drafts of [...SIZES.map((rows) => rows - set.length), all]) {
+        if (drafts < 1 || drafts > Math.min(all, free)) continue;
+        const choices = shareOut(set, drafts);
+        const gain = this.#gain(choices, set.length + drafts, comesBack, ahead);
+        if (gain > gained) [best, gained] = [choices, gain];
       }
     }
     return best;
+  }
+
+  /** Tokens of a step of so many rows, over those that usual steps make in the same time. */
+  #gain(choices: Choices, rows: number, comesBack: boolean, ahead: number): number {
+    const costs = this.#costsOf(choices.length);
+    const rights = choices.map((choice) => (choice ? rightOf(choice) : 0));
+    const right = sum(rights);
+    // Drafts that are computed, and states that are taken back, are of one alone.
+    const [{ proposal, count } = {}] = choices.filter((choice) => choice !== undefined);
+    const sureness = proposal?.sureness ?? 0;
+    const again = comesBack ? (1 - sureness ** (count ?? 0)) * this.cost(VERIFIED_ROWS) : 0;
+    const computed = proposal?.seconds ? proposal.seconds(count ?? 0) / costs.seconds : 0;
+    const cost = this.cost(rows, choices.length) + again + computed;
+    const isSlower = choices.length > 1 && costs.isTimed(rows) && (1 + Math.min(...rights)) / cost < LEAST_PACE;
+    if (isSlower || this.#lost + cost - 1 > MOST_LOST) return 0;
+    const lasting = choices.map((choice, at) =>
+      choice && !choice.proposal.seconds ? nth(rights, at) * choice.proposal.sureness ** ahead : nth(rights, at),
+    );
+    return 1 + (sum(lasting) / right) * ((1 + right / choices.length) / cost - 1);
+  }
+
+  /** Steps in flight were awaited, and nothing is tried after all. */
+  forgo(): void {
+    this.#lost += FORGONE;
   }
 
   /** So many drafts were verified in a step, and so many were right. */
@@ -135,4 +186,25 @@ export class Speculation {
   }
 }
 
-const sizeOf = (rows: number): number => SIZES.find((size) => size >= rows) ?? VERIFIED_ROWS;
+const surestOf = (proposals: readonly Proposal[]): Proposal | undefined =>
+  proposals.toSorted((a, b) => b.sureness - a.sureness)[0];
+
+/** Drafts that are right, on average. */
+const rightOf = ({ proposal: { sureness }, count }: Choice): number =>
+  sum(Array.from({ length: count }, (_, at) => sureness ** (at + 1)));
+
+/** Of what is proposed for sequences so many drafts: each goes where it is likeliest to be right. */
+function shareOut(proposals: readonly (Proposal | undefined)[], drafts: number): Choices {
+  const counts = proposals.map(() => 0);
+  for (let left = drafts; left > 0; left--) {
+    const chances = proposals.map((own, at) =>
+      own && nth(counts, at) < own.length ? own.sureness ** nth(counts, at) * own.sureness : 0,
+    );
+    const most = Math.max(...chances);
+    if (most === 0) break;
+    counts[chances.indexOf(most)]!++;
+  }
+  return proposals.map((proposal, at) =>
+    proposal && nth(counts, at) > 0 ? { proposal, count: nth(counts, at) } : undefined,
+  );
+}

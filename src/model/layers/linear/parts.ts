@@ -78,17 +78,18 @@ export const segmentRegions =
  */
 export const headRegions =
   (stage: number, parts: Parts, owners: Owners): RegionsOf =>
-  ({ from, cargo }, _side, { rows: groups, slots }) => {
+  ({ from, cargo }, _side, { rows: groups, slots = [0] }) => {
     if (cargo.kind !== 'segments') return [];
     const rows = nth(groups, cargo.group);
-    const slotOf = (row: number): number => (slots ? slots.first + (slots.same ? 0 : row) : 0);
-    const isHome = (head: number, row: number): boolean => owners.home(stage, head, slotOf(row)) === from;
+    const areSame = slots.length === 1;
+    const isHome = (head: number, row: number): boolean =>
+      owners.home(stage, head, nth(slots, areSame ? 0 : row)) === from;
     return cargo.sums.flatMap(([head]) => {
       const regions: Region[] = [];
       for (let first = 0; first < rows;) {
         const own = isHome(head, first);
         let end = first + 1;
-        while (end < rows && (slots?.same !== false || isHome(head, end) === own)) end++;
+        while (end < rows && (areSame || isHome(head, end) === own)) end++;
         const offset = (head * parts.rows + first) * parts.stride * 4;
         if (own) regions.push({ buffer: parts.buffer, offset, size: (end - first) * parts.stride * 4 });
         first = end;
