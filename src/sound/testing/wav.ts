@@ -44,7 +44,8 @@ export function wavOf(
   for (let i = 0; i < samples.length * channels; i++) {
     const value = samples[Math.floor(i / channels)]!;
     const at = 28 + format + i * width;
-    if (isFloat) bits === 64 ? view.setFloat64(at, value, true) : view.setFloat32(at, value, true);
+    if (isFloat && bits === 64) view.setFloat64(at, value, true);
+    else if (isFloat) view.setFloat32(at, value, true);
     else if (bits === 8) view.setUint8(at, whole(value) + 128);
     else if (bits === 16) view.setInt16(at, whole(value), true);
     else if (bits === 32) view.setInt32(at, whole(value), true);
