@@ -1,25 +1,13 @@
-import { SAMPLE_RATE, SOUND_LIMITS } from './limits.js';
+import { HOP, MEL_BINS, SAMPLE_RATE } from './limits.js';
 
-/** Of a frame. */
-export const MEL_BINS = 128;
-/** Samples of a frame, and between two. */
+/** Samples of a frame. */
 const FRAME = 320;
-const HOP = 160;
 const FFT = 512;
 /** Added before the logarithm. */
 const FLOOR = 1e-3;
 
 /** Frames that so many samples have: each is of samples that are there, and of one more behind it; the first begins half before them. */
 export const framesOf = (samples: number): number => Math.max(0, Math.floor((samples - 1) / HOP));
-
-/** Of a recording. */
-export const MOST_FRAMES = (SOUND_LIMITS.seconds * SAMPLE_RATE) / HOP;
-
-/** Rows of a decoder that so many frames become. */
-export const soundRows = (frames: number): number => Math.ceil(frames / 4);
-
-/** What stands for them in a prompt, as transformers' Gemma4Processor writes it. */
-export const soundText = (rows: number): string => `<|audio>${'<|audio|>'.repeat(rows)}<audio|>`;
 
 /**
  * As transformers' Gemma4AudioFeatureExtractor makes them: log-mel spectra of magnitudes, under a Hann window.

@@ -1,10 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { Random } from '../base/random.js';
 import { decodeSound } from './decode.js';
-import { framesOf, MEL_BINS, melFrames } from './mel.js';
+import { MEL_BINS } from './limits.js';
+import { framesOf, melFrames } from './mel.js';
 import { resample } from './resample.js';
 import { tone, wavOf, type WavOptions } from './testing/wav.js';
 import { readWav } from './wav.js';
+import { wavFile } from './wav_file.js';
 
 /** As transformers' feature extractor pads, unfolds and transforms, each sum by its definition; frames that the mask leaves. */
 function plainFrames(given: readonly number[]): number[][] {
@@ -71,6 +73,13 @@ describe('WAV files', () => {
     expect(found.length).toBe(samples.length);
     const step = kind.isFloat ? 1e-7 : 2 ** -kind.bits!;
     for (const [i, value] of found.entries()) expect(Math.abs(value - samples[i]!)).toBeLessThan(step + 1e-7);
+  });
+
+  test('what is written is read', () => {
+    expect(wavFile(samples)).toEqual(wavOf(samples));
+    expect(readWav(wavFile(Float32Array.of(-1.5, 1.5, 0.5))).samples).toEqual(
+      Float32Array.of(-1, 32_767 / 32_768, 0.5),
+    );
   });
 
   test('the rest of a file whose writer knew no size; what lies between its chunks', () => {

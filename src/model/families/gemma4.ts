@@ -157,6 +157,21 @@ export const gemma4 = defineFamily({
       },
     };
   },
+  mmprojSound: {
+    type: 'gemma4a',
+    keys: (clip, idOf) => ({
+      audio_token_id: idOf('<|audio|>'),
+      audio_config: {
+        hidden_size: clip.integer('embedding_length'),
+        num_hidden_layers: clip.integer('block_count'),
+        num_attention_heads: clip.integer('attention.head_count'),
+        subsampling_conv_channels: [0, 1].map((at) => clip.gguf.tensors.get(`a.conv1d.${at}.weight`)?.shape[0]),
+        conv_kernel_size: clip.gguf.tensors.get('a.blk.0.conv_dw.weight')?.shape[1],
+        output_proj_dims: clip.gguf.tensors.get('a.pre_encode.out.weight')?.shape[0],
+        use_clipped_linears: clip.gguf.tensors.has('a.blk.0.attn_q.input_max'),
+      },
+    }),
+  },
   gguf: { keys: ggufKeys, plainWindows: ['gemma4'] },
 });
 

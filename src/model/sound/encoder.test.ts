@@ -3,7 +3,7 @@ import { Random } from '../../base/random.js';
 import { describeOnAdapters } from '../../gpu/testing/adapters.js';
 import { readTensorIndex, TensorReader } from '../../loader/index.js';
 import { MemorySource } from '../../loader/testing/memory_source.js';
-import { MEL_BINS } from '../../sound/mel.js';
+import { MEL_BINS } from '../../sound/limits.js';
 import { makeRandomVision, type RandomVision } from '../testing/random_vision.js';
 import { gemma4SoundRows, type ReferenceSound, type SoundMistake } from '../testing/reference/sound.js';
 import { asNamed } from '../weights/stored_names.js';

@@ -11,7 +11,7 @@ import { nth, range } from '../../base/lists.js';
 import { alignUp, ceilDiv } from '../../base/math.js';
 import { type Buffer, type Device, type Program, Recorder, Submits } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
-import { MEL_BINS, MOST_FRAMES } from '../../sound/mel.js';
+import { MEL_BINS, MOST_FRAMES } from '../../sound/limits.js';
 import type { SoundConfig } from '../config/sound_config.js';
 import { recordLinear } from '../layers/linear/linear.js';
 import { recordNorm } from '../layers/norm.js';

@@ -1,4 +1,4 @@
-import { MEL_BINS } from '../../sound/mel.js';
+import { MEL_BINS } from '../../sound/limits.js';
 import type { NormConfig } from '../config/model_config.js';
 import type { SoundConfig } from '../config/sound_config.js';
 import { type NormSpec, normSpec } from '../layers/norm.js';

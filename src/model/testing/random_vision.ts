@@ -247,7 +247,11 @@ export function makeRandomVision({
       const halves = ['feed_forward1', 'feed_forward2'];
       for (const name of [
         ...halves.flatMap((half) => [`${half}.pre_layer_norm`, `${half}.post_layer_norm`]),
-        ...['norm_pre_attn', 'norm_post_attn', 'norm_out', 'lconv1d.pre_layer_norm', 'lconv1d.conv_norm'],
+        'norm_pre_attn',
+        'norm_post_attn',
+        'norm_out',
+        'lconv1d.pre_layer_norm',
+        'lconv1d.conv_norm',
       ])
         add(`${block}.${name}.weight`, [own], 0.2, 1);
       for (const [name, rows, columns] of [
