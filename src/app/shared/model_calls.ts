@@ -2,7 +2,7 @@ import { commonPrefix } from '../../base/lists.js';
 import { sha256 } from '../../base/math.js';
 import { defined } from '../../base/options.js';
 import { usageError } from '../../base/errors.js';
-import { cutAtMedia } from '../../engine/serving/prompt_tokens.js';
+import { cutAtMedia } from '../../engine/serving/media.js';
 import type {
   ContentPart,
   ConversationOptions,

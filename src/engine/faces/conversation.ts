@@ -18,8 +18,6 @@ import type { PromptRows } from './generate.js';
 import { checkTools, shownTools } from '../../chat_formats/tools.js';
 import {
   checkTaken,
-  cutAtMedia,
-  type Media,
   mediaOf,
   needTokenizer,
   type PromptReader,
@@ -315,11 +313,11 @@ export class TalkingConversation implements Conversation {
       const { pictures, reader } = this.host;
       if (!pictures || left.images.length + left.sounds.length === 0)
         return tokenizer.encode(text, { addSpecial: false });
-      const marks = cutAtMedia(text, pictures.placeholders(reader)).flatMap(({ kind }) => kind ?? []);
-      const countOf = (kind: keyof Media): number => marks.filter((each) => each === kind).length;
+      const marks = pictures.placeholders(reader);
+      const countOf = (mark?: string): number => (mark === undefined ? 0 : text.split(mark).length - 1);
       const own = {
-        images: left.images.splice(0, countOf('images')),
-        sounds: left.sounds.splice(0, countOf('sounds')),
+        images: left.images.splice(0, countOf(marks.images)),
+        sounds: left.sounds.splice(0, countOf(marks.sounds)),
       };
       // What has no room is told by all of it.
       return pictures.ids({ prompt: text, ...own }, { ...reader, contextLength: Infinity }, { addSpecial: false });

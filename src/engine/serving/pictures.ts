@@ -15,13 +15,13 @@ import { checkExtractor, SOUND_LIMITS, soundRows, soundText } from '../../sound/
 import type { ImageSource, Prompt, SoundSource, TokenizeOptions } from '../contracts/api.js';
 import type { ModelFiles } from '../files/model_files.js';
 import type { Runner } from '../ranks/runner.js';
+import { apart, cutAtMedia } from './media.js';
 import {
-  apart,
   chatText,
   checkTaken,
+  KINDS,
   type Media,
   needTokenizer,
-  cutAtMedia,
   type PromptReader,
   promptTokens,
 } from './prompt_tokens.js';
@@ -32,7 +32,6 @@ const KEPT_BYTES = 256 * 2 ** 20;
 const KEPT_LEAST = 2 * IMAGE_LIMITS.images;
 
 type Kind = keyof Media;
-const KINDS = ['images', 'sounds'] as const;
 const NAMES = { images: 'image', sounds: 'recording' };
 const MOST = { images: IMAGE_LIMITS.images, sounds: SOUND_LIMITS.sounds };
 

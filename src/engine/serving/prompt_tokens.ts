@@ -9,7 +9,6 @@ import type {
   ContentPart,
   EmbedOptions,
   FillPrompt,
-  ImagePrompt,
   ImageSource,
   Prompt,
   SamplingOptions,
@@ -52,7 +51,7 @@ export interface Media {
   readonly sounds: readonly SoundSource[];
 }
 
-const KINDS = ['images', 'sounds'] as const;
+export const KINDS = ['images', 'sounds'] as const;
 const MEDIA: readonly unknown[] = ['image', 'image_url', 'audio', 'input_audio'];
 
 export const hasMedia = (prompt: Prompt): boolean =>
@@ -68,16 +67,10 @@ export const hasMedia = (prompt: Prompt): boolean =>
           message.content.some((part: { type?: unknown }) => MEDIA.includes(part?.type)),
       )));
 
-/** A prompt with its media apart: parts of messages say only where they are. */
-export function apart(prompt: Prompt): Media & { readonly plain: Exclude<Prompt, ImagePrompt> } {
-  if (typeof prompt === 'object' && ('images' in prompt || 'sounds' in prompt)) {
-    const { prompt: plain, images = [], sounds = [] } = prompt as ImagePrompt;
-    return { plain, images, sounds };
-  }
-  const plain = prompt as Exclude<Prompt, ImagePrompt>;
-  if (typeof plain !== 'object' || !('messages' in plain)) return { plain, images: [], sounds: [] };
-  const messages = plain.messages.map(withoutMedia) as unknown as typeof plain.messages;
-  return { plain: { ...plain, messages }, ...mediaOf(plain.messages) };
+/** Of any prompt. */
+export function mediaIn(prompt: Prompt): Media {
+  const { messages = [], ...given } = prompt as Partial<Media> & { readonly messages?: readonly ChatMessageOfApi[] };
+  return { ...mediaOf(messages), ...given };
 }
 
 export function mediaOf(messages: readonly Pick<ChatMessageOfApi, 'content'>[]): Media {
@@ -106,19 +99,6 @@ export const withoutMedia = (message: ChatMessageOfApi): ChatMessage => ({
     : message.content,
 });
 
-/** A text, cut at what stands for pictures and recordings. */
-export function cutAtMedia(
-  text: string,
-  marks: Readonly<Partial<Record<keyof Media, string>>>,
-): { readonly kind?: keyof Media; readonly text: string }[] {
-  const kinds = new Map(KINDS.flatMap((kind) => (marks[kind] === undefined ? [] : [[marks[kind], kind] as const])));
-  const escaped = [...kinds.keys()].map((mark) => mark.replace(/[$()*+.?[\\\]^{|}]/g, '\\$&'));
-  return text.split(new RegExp(`(${escaped.join('|')})`)).map((piece) => {
-    const kind = kinds.get(piece);
-    return { text: piece, ...(kind && { kind }) };
-  });
-}
-
 const TAKERS = {
   images: 'one that takes images, such as SmolVLM, with images: true (--images)',
   sounds: 'Gemma 4 E2B or E4B, with sound: true (--sound)',
@@ -145,10 +125,8 @@ export async function promptIds(
   options: TokenizeOptions = {},
 ): Promise<readonly number[]> {
   if (!hasMedia(prompt)) return promptTokens(prompt, reader, options);
-  if (pictures) return pictures.ids(prompt, reader, options);
-  const { plain, ...media } = apart(prompt);
-  checkTaken(media);
-  return promptTokens(plain, reader, options);
+  if (!pictures) checkTaken(mediaIn(prompt));
+  return pictures ? pictures.ids(prompt, reader, options) : promptTokens(prompt, reader, options);
 }
 
 const isFill = (prompt: Prompt): prompt is FillPrompt =>
