@@ -12,7 +12,7 @@
 export const floors = [
   ['src/base'],
   ['src/gpu', 'src/loader', 'src/chat_formats', 'src/arrangement', 'src/images'],
-  ['shaders', 'src/distributed', 'src/placement', 'src/tokenizer', 'src/grammar'],
+  ['shaders', 'src/distributed', 'src/placement', 'src/tokenizer', 'src/grammar', 'src/sound'],
   ['src/model'],
   ['src/engine/scheduler'],
   ['src/engine/contracts'],

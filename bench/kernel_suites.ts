@@ -60,6 +60,9 @@ const FOLDERS: Readonly<Record<string, () => Promise<{ readonly suite: unknown }
   'sampling/merge_candidates': () => import('../shaders/sampling/merge_candidates/cases.js'),
   'sampling/min_p': () => import('../shaders/sampling/min_p/cases.js'),
   'sampling/sample': () => import('../shaders/sampling/sample/cases.js'),
+  'sound/light_conv': () => import('../shaders/sound/light_conv/cases.js'),
+  'sound/relative_attention': () => import('../shaders/sound/relative_attention/cases.js'),
+  'sound/subsample': () => import('../shaders/sound/subsample/cases.js'),
 };
 
 export const KERNEL_FOLDERS = Object.keys(FOLDERS);

@@ -49,6 +49,8 @@ export interface ChatProperties {
   context: number | undefined;
   /** Prompts may have images: the model's encoder is loaded, too, on the first rank; default off. */
   images: boolean;
+  /** Prompts may have recordings. */
+  sound: boolean;
   /** The Hub that names such as ORG/NAME mean. */
   get hub(): string | undefined;
   set hub(value: string | URL | Gone);

@@ -25,7 +25,9 @@ export interface LoadOptions {
   readonly adapters?: Readonly<Record<string, AdapterGiven>> | undefined;
   /** Prompts may have images: the model's encoder is loaded, too, on the first rank. Default: false. */
   readonly images?: boolean | undefined;
-  /** A GGUF model's encoder of images, a file beside it; turns `images` on. Default: mmproj-*.gguf. */
+  /** Prompts may have recordings: the model's encoder of sound is loaded, too, on the first rank. Default: false. */
+  readonly sound?: boolean | undefined;
+  /** A GGUF model's encoder, a file beside it; turns `images` on, unless `sound` is. Default: mmproj-*.gguf. */
   readonly mmproj?: string | undefined;
   /** The Hub that names such as ORG/NAME mean. Default: https://huggingface.co, in Node what HF_ENDPOINT says. */
   readonly hub?: string | URL | undefined;

@@ -7,10 +7,12 @@ import { Readable } from 'node:stream';
 import { afterAll, afterEach, expect, test, vi } from 'vitest';
 import { findNginx } from '../scripts/system_packages.mjs';
 import { drawn } from './gpu/testing/draw.js';
-import { serve } from './index.js';
+import { load, serve } from './index.js';
 import { makeRandomModel, BERT, writeModelFolder } from './model/testing/random_model.js';
+import { makeRandomVision } from './model/testing/random_vision.js';
 import { randomAdapter } from './model/testing/random_adapter.js';
 import { ApiServer } from './server/api_server.js';
+import { tone, wavOf } from './sound/testing/wav.js';
 import { startNginx } from './server/testing/behind_nginx.js';
 
 const MODEL = 'models/tiny-gqa';
@@ -131,6 +133,29 @@ const RECIPES: Readonly<Record<string, () => Promise<void>>> = {
       .exec(said)!
       .map(Number);
     expect(accepted).toBeGreaterThan(steps!);
+  },
+  transcribe: async () => {
+    // A third of all tokens end an answer.
+    const ends = Array.from({ length: 100 }, (_, at) => 3 * at);
+    const config = { max_position_embeddings: 2048, eos_token_id: ends };
+    const { files } = makeRandomVision({ kind: 'gemma4', seed: 8, text: config, sound: { layers: 1 } });
+    await writeModelFolder(file('hears'), files);
+    // One piece of 30 s, and a shorter one.
+    const samples = tone(16_000 * 31);
+    const wav = wavOf(samples);
+    writeFileSync(file('speech.wav'), wav);
+    const said = await run('transcribe/transcribe.mjs', { args: [file('speech.wav')], env: { MODEL: file('hears') } });
+    const model = await load(file('hears'), { sound: true });
+    const text = 'Transcribe the following speech segment in its original language. Only output the transcription.';
+    let expected = '';
+    for (const audio of [wavOf(samples.slice(0, 480_000)), wavOf(samples.slice(480_000))]) {
+      const content = [{ type: 'text', text } as const, { type: 'audio', audio } as const];
+      const answer = model.generate({ messages: [{ role: 'user', content }] }, { temperature: 0, maxTokens: 300 });
+      expected += `${(await answer.result).text}\n`;
+    }
+    await model.dispose();
+    expect(expected.trim()).not.toBe('');
+    expect(said).toBe(expected);
   },
   ai_sdk: async () => {
     const stdin = `${STORY} where is the red key ?\nwhere is the blue key ?\n`;

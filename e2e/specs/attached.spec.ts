@@ -4,6 +4,7 @@ import sharp from 'sharp';
 import type { SplitkvChat } from '../../src/app/chat/index.js';
 import { drawn } from '../../src/gpu/testing/draw.js';
 import { makeRandomVision } from '../../src/model/testing/random_vision.js';
+import { tone, wavOf } from '../../src/sound/testing/wav.js';
 import { checkAccessibility } from '../support/accessibility.js';
 import { chatOf, chatPage } from '../support/chat_page.js';
 import { serveSite, type StaticSite } from '../support/static_site.js';
@@ -15,18 +16,22 @@ const pages = {
   'bare.html': plain.replace('model="models/tiny-gqa/" ', ''),
   'words.html': plain,
   'sees.html': plain.replace('models/tiny-gqa/', 'sees/'),
+  'hears.html': plain.replace('models/tiny-gqa/', 'hears/').replace(' images ', ' sound '),
   'rtl.html': plain.replace('model="models/tiny-gqa/" ', '').replace('<html lang="en"', '<html lang="ar" dir="rtl"'),
 };
-const { files } = makeRandomVision({ seed: 7, imageToken: 300 });
+const models = {
+  sees: makeRandomVision({ seed: 7, imageToken: 300 }).files,
+  hears: makeRandomVision({ kind: 'gemma4', seed: 7, imageToken: 300, sound: { layers: 1 } }).files,
+};
 let site: StaticSite;
 test.beforeAll(async () => {
   site = await serveSite(pages, {
     before: (request, response) => {
       // Strict: neither images nor connections by data: URLs.
       response.setHeader('Content-Security-Policy', "default-src 'self'");
-      const bytes = /^\/sees\/(.+)$/.exec(request.url!)?.[1];
+      const [, model, bytes] = /^\/(sees|hears)\/(.+)$/.exec(request.url!) ?? [];
       if (bytes === undefined) return false;
-      const file = files.get(bytes);
+      const file = models[model as keyof typeof models].get(bytes);
       if (!file) return !!response.writeHead(404).end();
       const range = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? '');
       const [from, to] = range ? [Number(range[1]), Math.min(Number(range[2]) + 1, file.length)] : [0, file.length];
@@ -239,4 +244,62 @@ test('a model for text alone reads texts, says that it takes no pictures; what i
   await problem.getByRole('button', { name: /^Start with a context of/ }).click();
   await expect(answers).toHaveCount(3);
   await expect(field).toHaveValue('');
+});
+
+test('a model that hears is given recordings, attached or from the microphone', async ({ page }) => {
+  // A tone in place of a microphone.
+  await page.addInitScript(() => {
+    navigator.mediaDevices.getUserMedia = async () => {
+      const context = new AudioContext();
+      const oscillator = context.createOscillator();
+      const out = context.createMediaStreamDestination();
+      oscillator.connect(out);
+      oscillator.start();
+      await context.resume();
+      return out.stream;
+    };
+  });
+  await page.goto(`${site.url}hears.html`);
+  const { chat, status, answers, ask, button } = chatOf(page);
+  await expect(status).toHaveText('Ready');
+  const wav = Buffer.from(wavOf(tone(4000, 500, 8000), { rate: 8000 })).toString('base64');
+  await give(page, 'drop', [{ name: 'low.wav', type: 'audio/wav', base64: wav }]);
+  await give(page, 'drop', [{ name: 'bad.wav', type: 'audio/wav', base64: btoa('RIFFxxxxWAVE') }]);
+  await expect(tray(page)).toContainText('bad.wav: a WAV file without a format');
+  await expect(tray(page).getByRole('listitem')).toHaveCount(1);
+  await button('Record sound').click();
+  await expect(button('Record sound')).toHaveAttribute('aria-pressed', 'true');
+  await page.waitForTimeout(700);
+  await button('Record sound').click();
+  await expect(tray(page).getByRole('listitem')).toHaveCount(2);
+  await expect(button('Record sound')).toHaveAttribute('aria-pressed', 'false');
+  await checkAccessibility(page);
+  await ask('What is said?');
+  await expect(answers).toHaveCount(1);
+  await expect(answers.last()).toHaveAttribute('aria-busy', 'false');
+  // The same as by the library.
+  const { attached = [], content } = await chat.evaluate((element: SplitkvChat) => ({
+    attached: element.messages[0]!.attached,
+    content: element.messages[1]!.content,
+  }));
+  expect(attached.map(({ name }) => name)).toEqual(['low.wav', 'Recording']);
+  const expected = await chat.evaluate(
+    async (element: SplitkvChat, sounds) => {
+      const parts = sounds.map((audio) => ({ type: 'audio', audio: audio! }) as const);
+      const asked = [...parts, { type: 'text', text: 'What is said?' } as const];
+      const talk = element.engine!.conversation();
+      return (await talk.send(asked, { ...element.engine!.info.sampling, maxTokens: 6 }).result).text.trim();
+    },
+    attached.map(({ audio }) => audio),
+  );
+  expect(content).toBe(expected);
+  // A model for text alone has no such button, and says what it can't take.
+  await page.reload();
+  await expect(chat.getByRole('article', { name: 'You' })).toContainText('low.wav: not kept');
+  await chat.evaluate((element: SplitkvChat) => (element.model = 'models/tiny-gqa/'));
+  await expect(chat.getByRole('heading', { name: 'tiny-gqa' })).toBeVisible();
+  await expect(status).toHaveText('Ready');
+  await expect(button('Record sound')).toBeHidden();
+  await give(page, 'drop', [{ name: 'low.wav', type: 'audio/wav', base64: wav }]);
+  await expect(tray(page)).toContainText("tiny-gqa doesn't take recordings here");
 });

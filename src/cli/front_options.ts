@@ -7,8 +7,8 @@ import { isLoopback } from '../server/http/access.js';
 import { isTerminated, type Terminal } from './command.js';
 import { defined, type Options, type OptionSpecs, readGiven } from './options.js';
 
-/** A few pictures, in base64. */
-const IMAGES_BODY = 2 ** 24;
+/** A few pictures or recordings, in base64. */
+const MEDIA_BODY = 2 ** 24;
 const DEFAULT_PORT = 8000;
 const DEFAULT_GRACE_SECONDS = 30;
 const DEFAULT_DRAIN_SECONDS = 5;
@@ -37,7 +37,7 @@ export const frontSpecs = {
   'allow-local-apps': {
     help: 'let in programs of this machine and names of its network: containers, desktop programs, editors, extensions; default no',
   },
-  'max-body': { value: 'SIZE', help: "a request's bytes; default 1MiB, with --images 16MiB" },
+  'max-body': { value: 'SIZE', help: "a request's bytes; default 1MiB, with --images or --sound 16MiB" },
   'max-bodies': { value: 'SIZE', help: "all requests' bytes at once, one client's up to half; default 64MiB" },
   'max-connections': {
     value: 'N',
@@ -85,7 +85,8 @@ export async function frontOptions(options: Options, terminal: Terminal): Promis
       allowedHosts: options.texts('allowed-host').length > 0 ? options.texts('allowed-host') : undefined,
       keepAliveMs: milliseconds(options, 'keep-alive'),
       maxBodyBytes:
-        options.bytes('max-body') ?? (options.has('images') || options.has('mmproj') ? IMAGES_BODY : undefined),
+        options.bytes('max-body') ??
+        (['images', 'mmproj', 'sound'].some((name) => options.has(name)) ? MEDIA_BODY : undefined),
       maxBodiesBytes: options.bytes('max-bodies'),
       maxConnections: options.integer('max-connections', 1),
       maxConnectionsPerAddress: options.integer('max-connections-per-address', 1),

@@ -25,7 +25,7 @@ import {
 const rows = specsOf(LOAD_ROWS);
 
 /** Which Hub is asked, as whom, and for what beside the model. */
-export const hubOptions = only(rows, 'hub', 'hub-token', 'images', 'mmproj');
+export const hubOptions = only(rows, 'hub', 'hub-token', 'images', 'sound', 'mmproj');
 
 /** Options that predictions of plans have. */
 export const plannedOptions: OptionSpecs = specsOf(
@@ -89,7 +89,8 @@ export async function modelRequest(
   const { cluster, ...own } = await loadOptions(options);
   const load: PlainLoadOptions = {
     ...own,
-    ...(network.images && { images: true }),
+    ...(options.has('image') && { images: true }),
+    ...(options.has('audio') && { sound: true }),
     ...(remote && cluster && { cluster }),
   };
   const { modelPath } = await import('./model_path.js');
@@ -111,7 +112,7 @@ export const networkOptions = (options: Options): NetworkOptions & Pick<OpenOpti
     hub: options.text('hub'),
     token: options.text('hub-token'),
     // Of a prompt's own, too.
-    images: options.text('mmproj') ?? (options.has('images') || options.has('image')),
+    images: options.text('mmproj') ?? ['images', 'image', 'sound', 'audio'].some((name) => options.has(name)),
   });
 
 /** Files on this disk need no Hub, and a page can't read the environment. */

@@ -2,7 +2,7 @@ import { didYouMean, type SplitkvError, usageError } from '../base/errors.js';
 import { isObject, parsed, parseJson, show } from '../base/json.js';
 import { defined } from '../base/options.js';
 import type { GenerateOptions } from '../index.js';
-import { readGiven, readGivenJson } from './options.js';
+import { type Options, readGiven, readGivenJson } from './options.js';
 
 /** What `chat --turns` asks. */
 export interface Turns {
@@ -72,19 +72,30 @@ function promptOf(entry: unknown, where: string): string | readonly number[] {
   throw usageError(`--prompts ${where}: ${show(entry)} is no prompt; expected a text, token ids, or {"prompt": ...}`);
 }
 
-export const imageSpecs = {
+export const mediaSpecs = {
   image: {
     value: 'FILE',
     multiple: true,
     help: "a PNG, JPEG, WebP or GIF, for the next of the model's own placeholders in the prompt, such as <image> (of token ids: of an image's rows); several times for several. The model is loaded with its encoder (--images)",
   },
+  audio: {
+    value: 'FILE',
+    multiple: true,
+    help: 'likewise a WAV file of up to 30 s, for the next placeholder such as <|audio|> (--sound)',
+  },
 } as const;
 
-/** The files that --image names, as data: URLs; undefined without any. @throws SplitkvError `io` */
-export async function readImages(paths: readonly string[]): Promise<string[] | undefined> {
-  if (paths.length === 0) return undefined;
-  const files = await Promise.all(paths.map((path) => readGiven('image', path, '', 'base64')));
-  return files.map((file) => `data:image/*;base64,${file}`);
+/** The files that --image and --audio name, as data: URLs; undefined without any. @throws SplitkvError `io` */
+export async function readMedia(
+  options: Options,
+): Promise<{ readonly images?: string[]; readonly sounds?: string[] } | undefined> {
+  const read = (name: 'image' | 'audio'): Promise<string[]> =>
+    Promise.all(
+      options.texts(name).map(async (path) => `data:${name}/*;base64,${await readGiven(name, path, '', 'base64')}`),
+    );
+  const [images, sounds] = [await read('image'), await read('audio')];
+  if (images.length + sounds.length === 0) return undefined;
+  return { ...(images.length > 0 && { images }), ...(sounds.length > 0 && { sounds }) };
 }
 
 export const TOKENS_HINT = 'give ids with commas, e.g. --tokens 1,2,3, or @FILE.json';

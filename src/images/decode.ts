@@ -1,5 +1,5 @@
 import { formatError, messageOf, unsupportedError, usageError } from '../base/errors.js';
-import { baseAddress } from '../base/platform.js';
+import { givenBytes, type GivenFile, isOf } from './given_bytes.js';
 import { checkPixels, readHeader } from './header.js';
 import type { Picture } from './picture.js';
 
@@ -7,22 +7,8 @@ import type { Picture } from './picture.js';
  * A picture of a prompt: the bytes of a PNG, JPEG, WebP or GIF (its first frame), a `data:` URL of them, in a page a URL of its own origin,
  * or pixels that are there already.
  */
-export type ImageSource =
-  | Blob
-  | Uint8Array
-  | ArrayBuffer
-  | string
-  | URL
-  | ImageBitmap
-  | ImageData
-  | HTMLCanvasElement
-  | OffscreenCanvas
-  | HTMLImageElement;
+export type ImageSource = GivenFile | ImageBitmap | ImageData | HTMLCanvasElement | OffscreenCanvas | HTMLImageElement;
 
-const isOf = (name: string, value: unknown): boolean => {
-  const made = (globalThis as Record<string, unknown>)[name];
-  return typeof made === 'function' && value instanceof made;
-};
 const DRAWN = ['ImageBitmap', 'HTMLCanvasElement', 'OffscreenCanvas', 'HTMLImageElement'];
 
 /**
@@ -32,7 +18,9 @@ const DRAWN = ['ImageBitmap', 'HTMLCanvasElement', 'OffscreenCanvas', 'HTMLImage
 export async function decodeImage(source: ImageSource): Promise<Picture> {
   if (isOf('ImageData', source)) return withoutAlpha(source as ImageData);
   if (DRAWN.some((name) => isOf(name, source))) return drawn(source as ImageBitmap);
-  const bytes = await bytesOf(source);
+  const bytes = await givenBytes(source, 'an image');
+  if (!bytes)
+    throw usageError('an image is given as bytes, a Blob, a data: URL, an ImageBitmap, ImageData or a canvas');
   const { format } = readHeader(bytes);
   try {
     if (typeof createImageBitmap === 'function') {
@@ -52,42 +40,6 @@ export async function decodeImage(source: ImageSource): Promise<Picture> {
   } catch (error) {
     if ((error as { code?: unknown }).code === 'unsupported') throw error;
     throw formatError(`a ${format} image that can't be decoded: ${messageOf(error)}`, error);
-  }
-}
-
-async function bytesOf(source: ImageSource): Promise<Uint8Array<ArrayBuffer>> {
-  if (source instanceof Uint8Array) return Uint8Array.from(source);
-  if (source instanceof ArrayBuffer) return new Uint8Array(source);
-  if (isOf('Blob', source)) return new Uint8Array(await (source as Blob).arrayBuffer());
-  if (typeof source === 'string' || source instanceof URL) return fromUrl(String(source));
-  throw usageError('an image is given as bytes, a Blob, a data: URL, an ImageBitmap, ImageData or a canvas');
-}
-
-/** @throws SplitkvError `usage` for an address elsewhere */
-async function fromUrl(url: string): Promise<Uint8Array<ArrayBuffer>> {
-  if (url.startsWith('data:')) return dataUrlBytes(url);
-  const { location } = globalThis as { location?: Location };
-  const own = location && URL.canParse(url, baseAddress()) && new URL(url, baseAddress());
-  const isOwn = own && (own.protocol === 'blob:' || own.origin === location.origin);
-  if (!isOwn) {
-    throw usageError(
-      `image ${url.slice(0, 100)}: only data: URLs are read${location ? ", and addresses of this page's own origin" : ''}: fetch it and give its bytes`,
-    );
-  }
-  const answer = await fetch(own);
-  if (!answer.ok) throw usageError(`image ${url.slice(0, 100)}: HTTP ${answer.status}`);
-  return new Uint8Array(await answer.arrayBuffer());
-}
-
-/** @throws SplitkvError `format` for what is no `data:` URL of base64 */
-export function dataUrlBytes(url: string): Uint8Array<ArrayBuffer> {
-  const [, base64] = /^data:[^,]*;base64,([\w+/=\s-]*)$/i.exec(url) ?? [];
-  if (base64 === undefined)
-    throw formatError('an image as a data: URL: expected data:image/png;base64,... or its like');
-  try {
-    return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
-  } catch (error) {
-    throw formatError('an image as a data: URL whose base64 is broken', error);
   }
 }
 

@@ -1,7 +1,8 @@
 import { deflateSync } from 'node:zlib';
 import sharp from 'sharp';
 import { describe, expect, test } from 'vitest';
-import { dataUrlBytes, decodeImage } from './decode.js';
+import { decodeImage } from './decode.js';
+import { dataUrlBytes } from './given_bytes.js';
 import { readHeader } from './header.js';
 import { cutPicture, cutSettings, type CutShape } from './cuts.js';
 import { idefics3Text, idefics3Tiles } from './idefics3.js';

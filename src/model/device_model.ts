@@ -6,6 +6,7 @@ import { hasState, type ModelConfig } from './config/model_config.js';
 import { Decoder } from './forward/decoder.js';
 import type { CacheOptions } from './layers/attention/cache.js';
 import { loadModelWeights, type LoadWeightsOptions, type WeightProgress } from './weights/weight_loader.js';
+import type { SoundEncoder } from './sound/encoder.js';
 import type { ImageEncoder } from './vision/encoder.js';
 import { TokenRows } from './weights/token_rows.js';
 import { eachOf, type WeightTypes } from './weights/weight_types.js';
@@ -25,6 +26,8 @@ export interface DeviceModel {
   readonly tokenRows: TokenRows | undefined;
   /** Of models that take pictures, on the first rank. */
   readonly encoder: ImageEncoder | undefined;
+  /** Of models that take sound, likewise. */
+  readonly soundEncoder: SoundEncoder | undefined;
   createForward(cache: CacheOptions): Decoder;
 }
 
@@ -56,25 +59,32 @@ export async function loadWeights(
       options.signal,
     );
   }
+  const { vision, sound, hiddenSize } = config;
   let encoder: ImageEncoder | undefined;
-  if (config.vision && world.rank === 0) {
-    const { loadEncoder } = await import('./vision/encoder.js');
+  let soundEncoder: SoundEncoder | undefined;
+  if (world.rank === 0) {
     const beside = ({ loadedBytes, totalBytes, tensor }: WeightProgress): void => {
       if (!latest) return;
       const { totalBytes: before } = latest;
       options.onProgress?.({ ...latest, tensor, loadedBytes: before + loadedBytes, totalBytes: before + totalBytes });
     };
     const own = { signal: options.signal, onProgress: beside };
-    encoder = await loadEncoder(device, config.vision, config.hiddenSize, reader, type, own);
+    if (vision)
+      encoder = await (await import('./vision/encoder.js')).loadEncoder(device, vision, hiddenSize, reader, type, own);
+    if (sound) {
+      const { loadSoundEncoder } = await import('./sound/encoder.js');
+      soundEncoder = await loadSoundEncoder(device, sound, hiddenSize, reader, type, own);
+    }
   }
   const kinds = await layerKinds(config);
   if (device.traits.fast) await loadFast();
-  const bytes = weights.bytes + (encoder?.weights.bytes ?? 0);
+  const bytes = weights.bytes + (encoder?.weights.bytes ?? 0) + (soundEncoder?.bytes ?? 0);
   return {
     ...weights,
     bytes,
     tokenRows,
     encoder,
+    soundEncoder,
     createForward: (cache) => new Decoder(device, config, weights, cache, world, kinds),
   };
 }

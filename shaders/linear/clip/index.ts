@@ -2,6 +2,7 @@ import { limitError, SplitkvError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import { defineKernel } from '../../../src/gpu/kernel.js';
 import gelu from '../../lib/gelu.wgsl?raw';
+import silu from '../../lib/silu.wgsl?raw';
 import steps from '../../lib/steps.wgsl?raw';
 import source from './clip.wgsl?raw';
 
@@ -18,9 +19,13 @@ export interface ClipProblem {
   readonly boundsAt: number;
   /** What is clipped is a gate, by whose GELU (by tanh) these are multiplied, clipped by bounds of their own. */
   readonly up?: { readonly offset: number; readonly boundsAt: number } | undefined;
+  /** SiLU of what is clipped. */
+  readonly silu?: boolean;
+  /** It is added to what stands in out. */
+  readonly adds?: boolean;
 }
 
-/** Elements within bounds, or the same of a gate's GELU times what it lets through. */
+/** Elements within bounds, their SiLU, or the same of a gate's GELU times what it lets through. */
 export const clip = defineKernel({
   name: 'clip',
   bindings: { x: 'read', bounds: 'read', out: 'read_write' },
@@ -34,7 +39,9 @@ export const clip = defineKernel({
     bounds_at: 'u32',
     up_bounds_at: 'u32',
   },
-  plan({ rows, width, xStride, xOffset = 0, outStride, outOffset = 0, boundsAt, up }: ClipProblem, traits) {
+  plan(problem: ClipProblem, traits) {
+    const { rows, width, xStride, xOffset = 0, outStride, outOffset = 0, boundsAt, up } = problem;
+    const { silu: SILU = false, adds: ADDS = false } = problem;
     if (width < 1 || xStride < Math.max(xOffset, up?.offset ?? 0) + width || outStride < outOffset + width) {
       throw new SplitkvError(
         'internal',
@@ -45,8 +52,8 @@ export const clip = defineKernel({
     if (rows > most) throw limitError(`clip: ${rows} rows; at most ${most} in one dispatch: use smaller steps`);
     const [workgroup, perThread] = traits.software ? [32, 16] : [256, 1];
     return {
-      wgsl: [steps, gelu, source],
-      constants: { GATED: up !== undefined, ERF: false, WORKGROUP: workgroup, PER_THREAD: perThread },
+      wgsl: [steps, gelu, silu, source],
+      constants: { GATED: up !== undefined, SILU, ADDS, ERF: false, WORKGROUP: workgroup, PER_THREAD: perThread },
       params: {
         width,
         x_stride: xStride,

@@ -5,10 +5,10 @@ const gelu = (g: number): number => 0.5 * g * (1 + Math.tanh(Math.sqrt(2 / Math.
 
 /** Float64, straight from the equation. */
 export function clipReference(
-  { rows, width, xStride, xOffset = 0, outStride, outOffset = 0, boundsAt, up }: ClipProblem,
+  { rows, width, xStride, xOffset = 0, outStride, outOffset = 0, boundsAt, up, silu, adds }: ClipProblem,
   inputs: HostArrays,
 ): Expected {
-  const out = Array.from<number>({ length: rows * outStride });
+  const out = adds ? Array.from(inputs['out']!) : Array.from<number>({ length: rows * outStride });
   const clipped = (row: number, element: number, at: number): number => {
     const [least = 0, most = 0] = inputs['bounds']!.slice(at, at + 2);
     return Math.min(most, Math.max(least, inputs['x']![row * xStride + element]!));
@@ -16,7 +16,9 @@ export function clipReference(
   for (let row = 0; row < rows; row++) {
     for (let i = 0; i < width; i++) {
       const value = clipped(row, xOffset + i, boundsAt);
-      out[row * outStride + outOffset + i] = up ? gelu(value) * clipped(row, up.offset + i, up.boundsAt) : value;
+      const activated = silu ? value / (1 + Math.exp(-value)) : value;
+      const at = row * outStride + outOffset + i;
+      out[at] = up ? gelu(value) * clipped(row, up.offset + i, up.boundsAt) : activated + (adds ? out[at]! : 0);
     }
   }
   return { out };

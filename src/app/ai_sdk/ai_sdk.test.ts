@@ -205,6 +205,15 @@ describe('tools and thoughts', () => {
     expect(asked).toHaveLength(3);
   });
 
+  test('recordings of a question', async () => {
+    const { model, asked } = answering([[{ text: 'hello' }]]);
+    const file = { type: 'file' as const, data: 'UklGRg==', mediaType: 'audio/wav' };
+    await generateText({ model: createSplitkv(model)(), messages: [{ role: 'user', content: [file] }] });
+    expect(asked[0]![0]).toMatchObject({
+      messages: [{ content: [{ type: 'audio', audio: 'data:audio/wav;base64,UklGRg==' }] }],
+    });
+  });
+
   test('images of a question, in the forms that both versions have', async () => {
     const answers = Array.from({ length: 4 }, () => [{ text: 'a cat' }]);
     const { model, asked } = answering(answers);

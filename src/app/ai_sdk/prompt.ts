@@ -1,6 +1,6 @@
 import { defined } from '../../base/options.js';
 import type { LanguageModelV4CallOptions, LanguageModelV4Message, SharedV4Warning } from '@ai-sdk/provider';
-import type { ChatMessage, GenerateOptions, ImageSource, ModelInfo, ToolCall } from '../../index.js';
+import type { ChatMessage, ContentPart, GenerateOptions, ModelInfo, ToolCall } from '../../index.js';
 
 export interface AskedCall {
   readonly messages: readonly ChatMessage[];
@@ -19,7 +19,7 @@ const EFFORTS: Readonly<Record<string, string>> = {
   max: 'high',
 };
 
-/** @throws TypeError for messages with parts that are neither texts nor images */
+/** @throws TypeError for messages with parts that are neither texts, images nor recordings */
 export function callOf(options: LanguageModelV4CallOptions, info: ModelInfo): AskedCall {
   const { maxOutputTokens, temperature, topP, topK, presencePenalty, frequencyPenalty, seed, stopSequences } = options;
   const warnings: SharedV4Warning[] = [];
@@ -84,7 +84,7 @@ function messagesOf(message: LanguageModelV4Message): ChatMessage[] {
     case 'system':
       return [{ role: 'system', content: message.content }];
     case 'user': {
-      const content = message.content.map((part) => (part.type === 'text' ? part : imageOf(part)));
+      const content = message.content.map((part) => (part.type === 'text' ? part : fileOf(part)));
       const isText = content.every((part) => part.type === 'text');
       return [{ role: 'user', content: isText ? content.map(({ text }) => text).join('') : content }];
     }
@@ -105,20 +105,18 @@ type FilePart = Exclude<
 >;
 
 /** Of a file: its bytes, base64 or an address; V3 has them without their kind. */
-function imageOf({ type, mediaType, data: file }: FilePart): { readonly type: 'image'; readonly image: ImageSource } {
+function fileOf({ type, mediaType, data: file }: FilePart): ContentPart {
   const given: unknown =
     file instanceof Uint8Array || file instanceof URL || typeof file === 'string'
       ? file
       : file.type === 'data'
         ? file.data
         : file.type === 'url' && file.url;
-  const isImage = mediaType === 'image' || mediaType.startsWith('image/');
-  if (!isImage || !given) refused(`${type}, ${mediaType}`);
+  const [kind] = mediaType.split('/');
+  if ((kind !== 'image' && kind !== 'audio') || !given) refused(`${type}, ${mediaType}`);
   const isBase64 = typeof given === 'string' && !given.startsWith('data:');
-  return {
-    type: 'image',
-    image: isBase64 ? `data:${mediaType};base64,${given}` : (given as Uint8Array | URL | string),
-  };
+  const own = isBase64 ? `data:${mediaType};base64,${given}` : (given as Uint8Array | URL | string);
+  return kind === 'image' ? { type: 'image', image: own } : { type: 'audio', audio: own };
 }
 
 function assistantOf(content: Extract<LanguageModelV4Message, { readonly role: 'assistant' }>['content']): ChatMessage {
@@ -162,5 +160,5 @@ function outputText(output: Output): string {
 }
 
 function refused(type: string): never {
-  throw new TypeError(`a part of type '${type}' in the prompt: only texts and images are read`);
+  throw new TypeError(`a part of type '${type}' in the prompt: only texts, images and recordings are read`);
 }

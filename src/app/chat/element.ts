@@ -6,7 +6,7 @@ import type { GenerateOptions, LoadOptions, LoadProgress, Model, ModelInfo } fro
 import { hubForm } from '../../loader/hub/hub_options.js';
 import { mixtureText } from '../../model/weights/weight_types.js';
 import { namedByDegrees } from '../../engine/planning/degrees.js';
-import type { Attached } from './attached.js';
+import { type Attached, isUntaken } from './attached.js';
 import { type Attribute, ATTRIBUTE_ROWS } from './chat_rows.js';
 import { explain, type Remedy } from './explain.js';
 import {
@@ -156,6 +156,7 @@ export class SplitkvChat extends Base {
       chosen: (files) => (this.files = files),
       dropped: (entries) => void this.#dropped(entries),
       attach: (files) => void this.attach(files),
+      recorded: (recording) => void this.#recorded(recording),
       edited: () => this.#edited(),
     });
     this.#showState('empty');
@@ -282,7 +283,7 @@ export class SplitkvChat extends Base {
 
   /**
    * Asks the model. Resolves with the answer, or undefined where there was none.
-   * @param attached texts, or pictures as `data:` URLs, that go with it
+   * @param attached texts, or pictures and recordings as `data:` URLs, that go with it
    */
   send(text: string, attached: readonly Attached[] = []): Promise<Answer | undefined> {
     this.#parts.field.value = '';
@@ -290,7 +291,7 @@ export class SplitkvChat extends Base {
     return this.#send(text, attached);
   }
 
-  /** Puts pictures and text files beside the field, to go with the next question. Resolves once they are read; what can't be taken is told. */
+  /** Puts pictures, recordings and text files beside the field, to go with the next question. Resolves once they are read; what can't be taken is told. */
   attach(files: readonly File[]): Promise<void> {
     const read = async (): Promise<void> => {
       const { readAttached } = await import('./view/attachments.js');
@@ -301,12 +302,23 @@ export class SplitkvChat extends Base {
     return (this.#reading = this.#reading.then(read).catch((error: unknown) => this.#fail(error)));
   }
 
+  async #recorded(recording: Promise<File>): Promise<void> {
+    try {
+      await this.attach([await recording]);
+    } catch (error) {
+      this.#showAttached(this.#say('no_microphone', { why: messageOf(error) }));
+    }
+  }
+
   #showAttached(problem = ''): void {
+    const name = this.#parts.name.textContent ?? '';
+    const unseen = (what: 'images' | 'sounds'): boolean =>
+      this.state === 'ready' &&
+      isUntaken(this.#attached, { images: true, sounds: true, [what]: this.#session.takes[what] });
     const notes = [
       problem,
-      this.state === 'ready' && this.#isUnseen(this.#attached)
-        ? this.#say('no_pictures', { name: this.#parts.name.textContent ?? '' })
-        : '',
+      unseen('images') ? this.#say('no_pictures', { name }) : '',
+      unseen('sounds') ? this.#say('no_sound', { name }) : '',
       this.#waits ? this.#say('waits') : '',
     ];
     void this.#parts.showAttached(this.#attached, notes.filter((note) => note !== '').join(' '), (left) => {
@@ -315,17 +327,12 @@ export class SplitkvChat extends Base {
     });
   }
 
-  /** Whether there are pictures that the model can't be shown. */
-  #isUnseen(attached: readonly Attached[]): boolean {
-    return !this.#session.takesPictures && attached.some(({ image }) => image !== undefined);
-  }
-
   /** As a person sends: with what is beside the field, and once the model is ready. */
   async #compose(text: string): Promise<void> {
     await this.#reading;
     const isReady = this.state === 'ready';
     this.#waits = !isReady && this.state !== 'empty' && this.state !== 'failed';
-    if (!isReady || this.#isUnseen(this.#attached)) return this.#showAttached();
+    if (!isReady || isUntaken(this.#attached, this.#session.takes)) return this.#showAttached();
     const attached = this.#attached;
     this.#attached = [];
     this.#showAttached();
@@ -409,7 +416,7 @@ export class SplitkvChat extends Base {
     this.#parts.cut(turn);
     this.#parts.begin(text, attached, another ? [messages[turn * 2]?.versions, versions] : [versions]);
     this.#draft(text); // until there is an answer to keep
-    this.#notice = this.#isUnseen(attached) ? this.#say('pictures_left_out') : '';
+    this.#notice = isUntaken(attached, this.#session.takes) ? this.#say('pictures_left_out') : '';
     const answer = await this.#session.send(text, turn, another, attached);
     this.#ended(answer);
     // What was taken back for it is there again.
@@ -460,6 +467,7 @@ export class SplitkvChat extends Base {
       if (this.isConnected) return;
       this.#closed = true;
       removeEventListener('storage', this.#heard);
+      this.#parts.hears(false);
       void this.#session.close();
     });
   }
@@ -569,7 +577,9 @@ export class SplitkvChat extends Base {
     this.#parts.showWaiting(state === 'empty', state === 'looking' || state === 'checking');
     this.#showStatus(state);
     this.#allow(state);
-    this.#parts.frame.classList.toggle('sees', state !== 'ready' || this.#session.takesPictures);
+    const { takes } = this.#session;
+    this.#parts.frame.classList.toggle('sees', state !== 'ready' || takes.images);
+    this.#parts.hears(state !== 'empty' && takes.sounds);
     if (state === 'failed' || state === 'empty') this.#waits = false;
     this.#showAttached();
     // After the end of the answer before it.

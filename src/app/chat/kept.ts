@@ -67,7 +67,7 @@ const textOf = ({ messages }: SavedChat, turn: number): string =>
   JSON.stringify(messages.slice(turn * 2, turn * 2 + 2).map(({ content }) => content));
 
 /**
- * As it is kept: of large pictures their copies, with which the conversation goes on from then.
+ * As it is kept: without recordings, and of large pictures their copies, with which the conversation goes on from then.
  * @param pictures false keeps none
  */
 export function keptText({ talk, ...kept }: Kept, pictures = true): string {
@@ -77,10 +77,10 @@ export function keptText({ talk, ...kept }: Kept, pictures = true): string {
     ...(versions && { versions: { ...versions, others: versions.others.map((other) => other.map(reduced)) } }),
     ...(attached && {
       attached: attached.map((one) => {
-        const { image, small, ...rest } = one;
-        if (image === undefined || (pictures && small === undefined)) return one;
+        const { image, small, audio, ...rest } = one;
+        if (audio === undefined && (image === undefined || (pictures && small === undefined))) return one;
         isWhole = false;
-        return { ...rest, ...(pictures && { image: small }), reduced: true };
+        return { ...rest, ...(pictures && small !== undefined && { image: small }), reduced: true };
       }),
     }),
   });

@@ -1,5 +1,5 @@
 import { defined } from '../../base/options.js';
-import { codeOf, ioError, isLoss, usageError } from '../../base/errors.js';
+import { codeOf, ioError, isLoss, messageOf, usageError } from '../../base/errors.js';
 import { networkOf } from '../../engine/contracts/load_options.js';
 import { namedByDegrees } from '../../engine/planning/degrees.js';
 import { load, planModel } from '../../entry.js';
@@ -18,7 +18,7 @@ import type {
   SamplingOptions,
   SavedConversation,
 } from '../../index.js';
-import { type Attached, contentOf, isAttached, promptOf } from './attached.js';
+import { type Attached, contentOf, isAttached, promptOf, type Takes } from './attached.js';
 import { SelfTestFailure, smallerOptions, tooLong } from './explain.js';
 import { type MadeCall, type PageTools, runCall, toolMessages, toolsOf } from './page_tools.js';
 import { type ChatSettings, everyAdapter, readSettings } from './settings.js';
@@ -219,11 +219,16 @@ export class ChatSession {
         if (settings.autostart || (await this.#look(signal))) await this.#load(signal);
       };
       await begin().catch((error: unknown) => {
-        const { images, ...others } = this.#options;
-        if (!images || codeOf(error) !== 'unsupported') throw error;
-        // A model that takes no pictures is loaded for what it does.
-        this.#options = others;
-        return begin();
+        const { images, sound, ...others } = this.#options;
+        if ((!images && !sound) || codeOf(error) !== 'unsupported') throw error;
+        // A model that takes no pictures, or no sound, is loaded for what it does.
+        const rest = messageOf(error).startsWith('sound:') ? { images } : { sound };
+        this.#options = { ...others, ...defined(rest) };
+        return begin().catch((second: unknown) => {
+          if (codeOf(second) !== 'unsupported') throw second;
+          this.#options = others;
+          return begin();
+        });
       });
     });
   }
@@ -556,8 +561,8 @@ export class ChatSession {
   }
 
   #ask(model: Model, question: ShownMessage, options: GenerateOptions, begun?: ShownMessage): Generation {
-    const { hasChatTemplate, imagePlaceholder } = model.info;
-    const content = contentOf(question, this.takesPictures);
+    const { hasChatTemplate, imagePlaceholder, soundPlaceholder } = model.info;
+    const content = contentOf(question, this.takes);
     if (hasChatTemplate) {
       // The conversation puts a text before what is one.
       if (!begun)
@@ -569,24 +574,26 @@ export class ChatSession {
       this.#messages = told;
       return talk.continue(options);
     }
-    const text = promptOf(this.#told(question), imagePlaceholder);
+    const text = promptOf(this.#told(question), imagePlaceholder, soundPlaceholder);
     const last = begun && this.#last;
     const prompt = begun && !last ? `${text} ${begun.content}` : text;
-    const images =
-      typeof content === 'string' ? [] : content.flatMap((part) => (part.type === 'image' ? part.image : []));
-    const asked = images.length > 0 ? { prompt, images } : prompt;
+    const parts = typeof content === 'string' ? [] : content;
+    const images = parts.flatMap((part) => (part.type === 'image' ? part.image : []));
+    const sounds = parts.flatMap((part) => (part.type === 'audio' ? part.audio : []));
+    const asked = parts.length > 0 ? { prompt, images, sounds } : prompt;
     return model.generate(asked, { ...options, ...(last && { continueFrom: last.tokens }) });
   }
 
   /** A question with what goes with it, and the text that it is about. */
   #told(question: ShownMessage): string | readonly ContentPart[] {
     const about = this.#about === undefined ? '' : `${this.#about.trim()} `;
-    return contentOf({ ...question, content: about + question.content }, this.takesPictures);
+    return contentOf({ ...question, content: about + question.content }, this.takes);
   }
 
-  /** Whether the model that is loaded takes pictures. */
-  get takesPictures(): boolean {
-    return this.#model?.info.imagePlaceholder !== undefined;
+  /** Of the model that is loaded. */
+  get takes(): Takes {
+    const { imagePlaceholder, soundPlaceholder } = this.#model?.info ?? {};
+    return { images: imagePlaceholder !== undefined, sounds: soundPlaceholder !== undefined };
   }
 
   /** All that was said, with a question and the tools that were called for it so far. */
@@ -595,7 +602,7 @@ export class ChatSession {
     const stepsOf = (list: readonly ToolStep[]) => list.flatMap(({ text, calls }) => toolMessages(text, calls));
     const before = this.#messages.flatMap((message): ChatMessage[] => {
       const { role, content, steps: made = [] } = message;
-      if (role === 'user') return [{ role, content: contentOf(message, this.takesPictures) }];
+      if (role === 'user') return [{ role, content: contentOf(message, this.takes) }];
       // What was said with the calls stands with them.
       const said = made.map(({ text }) => text).filter((text) => text !== '');
       const rest = said.reduce((left, text) => left.slice(left.startsWith(text) ? text.length : 0).trim(), content);
@@ -650,11 +657,13 @@ export class ChatSession {
 
   /** What was said so far: by its tokens where this model generated them, otherwise by its text. */
   #toldBy(none: SavedConversation, told: SavedConversation | undefined): SavedConversation {
-    const { takesPictures } = this;
+    const { takes } = this;
     const isSame = told && told.model === none.model && told.version === none.version;
-    if (isSame && (takesPictures || !told.turns.some(({ parts }) => parts))) return told;
+    const isTaken = ({ type }: ContentPart): boolean =>
+      type === 'text' || takes[type === 'audio' ? 'sounds' : 'images'];
+    if (isSame && told.turns.every(({ parts = [] }) => parts.every(isTaken))) return told;
     const turns = turnsOf(this.#messages).map(([question, answer]) => {
-      const content = contentOf(question, takesPictures);
+      const content = contentOf(question, takes);
       const asked = typeof content === 'string' ? { user: content } : { user: promptOf(content), parts: content };
       return { ...asked, answer: answer.content, tokens: [] };
     });

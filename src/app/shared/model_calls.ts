@@ -2,6 +2,7 @@ import { commonPrefix } from '../../base/lists.js';
 import { sha256 } from '../../base/math.js';
 import { defined } from '../../base/options.js';
 import { usageError } from '../../base/errors.js';
+import { cutAtMedia } from '../../engine/serving/media.js';
 import type {
   ContentPart,
   ConversationOptions,
@@ -29,11 +30,12 @@ export interface TextFeed {
 }
 
 type AnswerOptions = Omit<GenerateOptions, 'signal' | 'onFirstLogits'>;
-/** A text, or token ids, or either with images as data: URLs. */
-type Fed = string | readonly number[] | FedImages;
-interface FedImages {
+/** A text, or token ids, or either with images and recordings as data: URLs. */
+type Fed = string | readonly number[] | FedMedia;
+interface FedMedia {
   readonly prompt: string | readonly number[];
-  readonly images: readonly string[];
+  readonly images?: readonly string[];
+  readonly sounds?: readonly string[];
 }
 
 export interface TurnRequest {
@@ -115,23 +117,39 @@ export type ModelCalls = ReturnType<typeof modelCalls>;
 
 /** A text as a message, where the model has a chat template. */
 function asPrompt(model: Model, prompt: Fed, { raw = false, special }: TextFeed): Prompt {
-  const { prompt: text, images } =
-    typeof prompt === 'object' && 'images' in prompt ? prompt : { prompt, images: undefined };
+  const isPlain = typeof prompt === 'string' || Array.isArray(prompt);
+  const { prompt: text, ...media } = isPlain ? { prompt: prompt as string | readonly number[] } : (prompt as FedMedia);
   if (typeof text !== 'string' || !model.info.hasChatTemplate || raw) return prompt;
-  const content = images ? partsOf(text, images, model.info.imagePlaceholder) : text;
+  const content = isPlain ? text : partsOf(text, media, model.info);
   return { messages: [{ role: 'user', content }], ...(special && { special }) };
 }
 
-/** Images where the text has placeholders; before it where it has none. */
-function partsOf(text: string, images: readonly string[], placeholder = '<image>'): ContentPart[] {
-  const pieces = text.split(placeholder);
-  const image = (at: number): ContentPart[] => images.slice(at, at + 1).map((each) => ({ type: 'image', image: each }));
-  const said = (piece: string): ContentPart[] => (piece === '' ? [] : [{ type: 'text', text: piece }]);
-  if (pieces.length === 1) return [...images.flatMap((_, at) => image(at)), ...said(text)];
-  if (pieces.length - 1 !== images.length) {
-    throw usageError(
-      `the text has ${pieces.length - 1} placeholders ${placeholder}; there are ${images.length} images: give one for each`,
-    );
+/** Images and recordings where the text has placeholders; before it those of which it has none. */
+function partsOf(
+  text: string,
+  { images = [], sounds = [] }: Omit<FedMedia, 'prompt'>,
+  { imagePlaceholder = '<image>', soundPlaceholder = '<|audio|>' }: Model['info'],
+): ContentPart[] {
+  const marks = { images: imagePlaceholder, sounds: soundPlaceholder };
+  const given = {
+    images: images.map((image): ContentPart => ({ type: 'image', image })),
+    sounds: sounds.map((audio): ContentPart => ({ type: 'audio', audio })),
+  };
+  const pieces = cutAtMedia(text, marks);
+  const first: ContentPart[] = [];
+  for (const kind of ['images', 'sounds'] as const) {
+    const found = pieces.filter((piece) => piece.kind === kind).length;
+    if (found === 0) first.push(...given[kind].splice(0));
+    else if (found !== given[kind].length) {
+      throw usageError(
+        `the text has ${found} placeholders ${marks[kind]}; there are ${given[kind].length} ${kind}: give one for each`,
+      );
+    }
   }
-  return pieces.flatMap((piece, at) => [...said(piece), ...image(at)]);
+  return [
+    ...first,
+    ...pieces.flatMap(({ kind, text: said }): ContentPart[] =>
+      kind ? given[kind].splice(0, 1) : said === '' ? [] : [{ type: 'text', text: said }],
+    ),
+  ];
 }

@@ -24,7 +24,7 @@ import {
   samplingSpecs,
   specialSpecs,
 } from '../answer_options.js';
-import { imageSpecs, readImages, readPrompts, readTokenLists } from '../prompt_files.js';
+import { mediaSpecs, readMedia, readPrompts, readTokenLists } from '../prompt_files.js';
 
 export const command: Command = {
   summary: 'Continues a prompt. Where the model has a chat template the prompt is sent as a user message.',
@@ -51,7 +51,7 @@ export const command: Command = {
       value: 'FILE',
       help: "keeps the prompt's keys and values there, and begins with those that it has of this prompt's beginning",
     },
-    ...imageSpecs,
+    ...mediaSpecs,
     'max-tokens': { value: 'N', help: 'default 256' },
     ...samplingSpecs,
     ...formSpecs,
@@ -69,15 +69,15 @@ export const command: Command = {
     const feed = readFeed(options);
     const path = options.text('prompts');
     if (path !== undefined) {
-      if (options.has('prompt') || options.has('tokens') || options.has('image'))
-        throw usageError('--prompts takes the place of --prompt and --tokens, and has no --image');
+      if (['prompt', 'tokens', 'image', 'audio'].some((name) => options.has(name)))
+        throw usageError('--prompts takes the place of --prompt and --tokens, and has no --image and no --audio');
       const prompts = await readPrompts(path);
       return generateMany(prompts, options, feed, generateOptions, terminal);
     }
     const request = await cachedRequest(options, terminal);
-    const images = await readImages(options.texts('image'));
+    const media = await readMedia(options);
     const text = await readPrompt(options);
-    const prompt = images ? { prompt: text, images } : text;
+    const prompt = media ? { prompt: text, ...media } : text;
 
     const host = await openHost(request);
     let result: GenerateResult;

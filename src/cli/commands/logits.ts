@@ -5,7 +5,7 @@ import type { Command, Terminal } from '../command.js';
 import { loraOf, loraSpecs } from '../lora_options.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
 import { defined } from '../options.js';
-import { imageSpecs, readImages, readTokenLists, TOKENS_HINT } from '../prompt_files.js';
+import { mediaSpecs, readMedia, readTokenLists, TOKENS_HINT } from '../prompt_files.js';
 
 export const command: Command = {
   summary: 'Next-token logits after token ids: of the last position, or of every one.',
@@ -14,7 +14,7 @@ export const command: Command = {
   options: {
     tokens: { value: 'IDS', help: 'ids with commas, or @FILE.json: one list of ids, or a list of lists' },
     prompt: { value: 'TEXT', help: 'instead of ids: fed as it is, without the chat template' },
-    ...imageSpecs,
+    ...mediaSpecs,
     all: { help: 'every position, not only the last' },
     'prompt-length': {
       value: 'N',
@@ -30,7 +30,7 @@ export const command: Command = {
     const text = options.text('prompt');
     if (text !== undefined && options.has('tokens'))
       throw usageError('--prompt and --tokens are two prompts: give one');
-    const images = await readImages(options.texts('image'));
+    const media = await readMedia(options);
     const lists = text === undefined ? await readTokenLists(options.required('tokens', TOKENS_HINT)) : [text];
     const output = options.oneOf('output', ['full', 'top', 'argmax']) ?? 'full';
     const top = options.integer('top', 1) ?? 10;
@@ -46,7 +46,7 @@ export const command: Command = {
         const describer = new LogitsDescriber(output, top);
         const onRow = (position: number, row: Float32Array): void => describer.add(position, row);
         const wanted = { all: options.has('all'), ...defined({ promptLength }), ...loraOf(options) };
-        const prompt = images ? { prompt: tokens, images } : tokens;
+        const prompt = media ? { prompt: tokens, ...media } : tokens;
         await host.logits({ signal: terminal.signal, onRow }, prompt, wanted);
         results.push(describer.describe());
       }

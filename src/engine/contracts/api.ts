@@ -5,6 +5,7 @@
 
 import type { Snake } from '../../base/names.js';
 import type { ImageSource } from '../../images/decode.js';
+import type { SoundSource } from '../../sound/decode.js';
 import type { MatrixType } from '../../../shaders/linear/pack.js';
 import type { TypeBytes } from '../../model/weights/weight_types.js';
 import type { AdapterDescription } from '../../gpu/index.js';
@@ -25,6 +26,7 @@ export type { MatrixType, WeightType } from '../../../shaders/linear/pack.js';
 export type { Variants } from '../../gpu/index.js';
 export type { NetworkOptions } from '../../loader/index.js';
 export type { ImageSource } from '../../images/decode.js';
+export type { SoundSource } from '../../sound/decode.js';
 export type { ResponseFormat, TextForm } from '../../grammar/text_form.js';
 export type { ChatOptions, Tool, ToolCall, ToolCallDelta, ToolChoice } from '../../chat_formats/tools.js';
 
@@ -113,7 +115,7 @@ export interface SavedConversation {
   readonly system?: string;
   readonly turns: readonly {
     readonly user: string;
-    /** Of a question with images, all of it; `user` is its text. */
+    /** Of a question with images or recordings, all of it; `user` is its text. */
     readonly parts?: readonly ContentPart[];
     /** Of tools, in place of a question. */
     readonly results?: readonly ChatMessage[];
@@ -152,7 +154,7 @@ export interface Conversation {
   /** The system message, and questions and answers so far. */
   readonly messages: readonly ChatMessage[];
   /**
-   * Asks (a text, or parts with images), or, where the last answer called tools, gives their results: messages {role: 'tool', tool_call_id, content}. `tools` are given
+   * Asks (a text, or parts with images or recordings), or, where the last answer called tools, gives their results: messages {role: 'tool', tool_call_id, content}. `tools` are given
    * with each. Adds question and answer once the answer ends; an answer that was aborted is added as far as it came.
    */
   send(content: string | readonly ContentPart[] | readonly ChatMessage[], options?: GenerateOptions): Generation;
@@ -181,7 +183,7 @@ export interface Conversation {
 
 export interface ChatMessage {
   readonly role: 'system' | 'user' | 'assistant' | 'tool';
-  /** null: the assistant called tools and said nothing. Parts: of models that take images (`LoadOptions.images`). */
+  /** null: the assistant called tools and said nothing. Parts: of models that take images or sound (`LoadOptions.images`, `sound`). */
   readonly content: string | null | readonly ContentPart[];
   /** Of the assistant: what it thought before; templates leave it out of later turns as they see fit. */
   readonly reasoning_content?: string;
@@ -193,15 +195,17 @@ export interface ChatMessage {
   readonly name?: string;
 }
 
-/** A part of a message: a text, or an image, in words of this library or of OpenAI's API. */
+/** A part of a message: a text, an image or a recording, in words of this library or of OpenAI's API. */
 export type ContentPart =
   | { readonly type: 'text'; readonly text: string }
   | { readonly type: 'image'; readonly image: ImageSource }
-  | { readonly type: 'image_url'; readonly image_url: { readonly url: string } };
+  | { readonly type: 'image_url'; readonly image_url: { readonly url: string } }
+  | { readonly type: 'audio'; readonly audio: SoundSource }
+  | { readonly type: 'input_audio'; readonly input_audio: { readonly data: string; readonly format: string } };
 
 /**
  * Text, token ids (with texts among them or not), chat messages (rendered with the model's chat template, which must exist), a text with a gap to fill, or a text or token
- * ids with images.
+ * ids with images or recordings.
  */
 export type Prompt =
   | string
@@ -222,12 +226,13 @@ export type Prompt =
   | ImagePrompt;
 
 /**
- * For models that take images. Each of the model's own placeholders in the text, such as `<image>`, stands for the next image; of token ids
- * each placeholder's stands for the next row of an image, as the model's processor writes them.
+ * For models that take images or sound. Each of the model's own placeholders in the text, such as `<image>`, stands for the next image, or
+ * recording; of token ids each placeholder's stands for the next row of one, as the model's processor writes them.
  */
 export interface ImagePrompt {
   readonly prompt: string | readonly number[];
-  readonly images: readonly ImageSource[];
+  readonly images?: readonly ImageSource[];
+  readonly sounds?: readonly SoundSource[];
 }
 
 /** What precedes and follows a gap, for models with tokens of their own for it. Control tokens in it are text. */
@@ -404,6 +409,8 @@ export interface ModelInfo {
   readonly hasChatTemplate: boolean;
   /** Where prompts may have images: what stands for one in a text. */
   readonly imagePlaceholder?: string;
+  /** Where prompts may have recordings: likewise. */
+  readonly soundPlaceholder?: string;
   /** As generation_config.json says, or `general.sampling` of a GGUF file; the chat's defaults. Empty where they say nothing. */
   readonly sampling: RecommendedSampling;
   readonly adapter: AdapterDescription & { readonly name: string };
@@ -708,9 +715,9 @@ export interface Model {
   /** How many entries each kv head keeps of a prompt: all of it where it isn't longer than what is kept. Needs a kvBudget. */
   kept(prompt: Prompt, options?: { readonly signal?: AbortSignal }): Promise<KeptEntries>;
   /**
-   * Token ids of a prompt that may have images, which are computed: each row of one has an id of its own that only this model knows, equal
-   * for equal images. Where there are none, as `tokenize`.
-   * @throws SplitkvError `context_full`, `usage`; `format`, `unsupported` and `limit` of an image
+   * Token ids of a prompt that may have images or recordings, which are computed: each row of one has an id of its own that only this model knows, equal
+   * for equal ones. Where there are none, as `tokenize`.
+   * @throws SplitkvError `context_full`, `usage`; `format`, `unsupported` and `limit` of an image or a recording
    */
   readPrompt(prompt: Prompt, options?: TokenizeOptions): Promise<readonly number[]>;
   /** Token ids of a prompt, as `generate` would feed them, however many. */

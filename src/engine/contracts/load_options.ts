@@ -28,14 +28,19 @@ export function checkLoadOptions(options: LoadOptions): void {
   if (options.integrity !== undefined) parseIntegrity(options.integrity);
 }
 
-/** Whether images are wanted: true, or the file that has the encoder. */
-export const imagesOf = ({ images, mmproj }: Pick<LoadOptions, 'images' | 'mmproj'>): boolean | string | undefined =>
-  mmproj ?? images;
+/** Whether images are wanted. Sound is in the same file of a GGUF model. */
+export const wantsImages = ({ images, mmproj, sound }: Encoders): boolean =>
+  images === true || (mmproj !== undefined && !sound);
 
-type Asked = Pick<LoadOptions, 'hub' | 'hubToken' | 'headers' | 'fetch' | 'images' | 'mmproj'>;
+/** Whether an encoder is wanted: true, or the file that has it. */
+export const encoderOf = ({ images, mmproj, sound }: Encoders): boolean | string | undefined =>
+  mmproj ?? (images || sound);
+
+type Encoders = Pick<LoadOptions, 'images' | 'mmproj' | 'sound'>;
+type Asked = Pick<LoadOptions, 'hub' | 'hubToken' | 'headers' | 'fetch'> & Encoders;
 /** What is said of the network, and which files are wanted from there. */
 export const networkOf = ({ hub, hubToken: token, headers, fetch, ...more }: Asked): OpenOptions =>
-  defined({ hub, token, headers, fetch, images: imagesOf(more) });
+  defined({ hub, token, headers, fetch, images: encoderOf(more) });
 
 const prefillSchema: OptionsSchema<PrefillOptions> = { kind: true, adapter: true };
 

@@ -34,6 +34,8 @@ export interface RunnerOptions {
   readonly keepsAll?: boolean;
   /** Prompts may have pictures, whose encoder the first rank has, from a GGUF file perhaps; default false. */
   readonly images?: boolean | string;
+  /** The same of sound. */
+  readonly sound?: boolean | string;
   /** A GPU's kernels may be timed, to choose among plans of equal bits; default true. */
   readonly tune?: boolean;
   /** Bytes of GPU memory that each rank may take; undefined: no limit. */
@@ -238,10 +240,11 @@ export interface Rank {
   takeOver(slot: number, piece: KvPiece): Promise<number | undefined>;
   /**
    * The rows that a tile of a picture becomes, or a picture, f32 [rows][`rowWidth` of hiddenSize], on the first rank of a model that takes
-   * pictures.
-   * @param patches f32 [patches][3 * patch * patch], normalised
+   * pictures; or a recording, where it takes sound.
+   * @param values f32 [patches][3 * patch * patch], normalised
+   * @param grid undefined: of sound, f32 [frames][MEL_BINS]
    */
-  encode(patches: Float32Array, grid: Grid): Promise<Float32Array>;
+  encode(values: Float32Array, grid: Grid | undefined): Promise<Float32Array>;
   /** Logits of positions that the last `prefill` or (its last 16 tokens) `recompute` ran, [count][vocabSize]; the root's answer counts, or that of the rank that ran them. */
   logits(run: LogitsRun): Promise<Float32Array | undefined>;
   /**

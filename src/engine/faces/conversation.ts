@@ -17,14 +17,13 @@ import type { Pictures } from '../serving/pictures.js';
 import type { PromptRows } from './generate.js';
 import { checkTools, shownTools } from '../../chat_formats/tools.js';
 import {
-  hasImages,
-  imagesOf,
-  needPictures,
+  checkTaken,
+  mediaOf,
   needTokenizer,
   type PromptReader,
   specialAsTokens,
   templateVariables,
-  withoutImages,
+  withoutMedia,
 } from '../serving/prompt_tokens.js';
 
 /** `tokens` are empty where they say more than the answer (it was cut at a stop text). */
@@ -32,8 +31,8 @@ type Turn = SavedConversation['turns'][number];
 
 export interface ConversationHost {
   readonly reader: PromptReader;
-  /** Where the model takes images. */
-  readonly pictures: Pick<Pictures, 'ids' | 'placeholder'> | undefined;
+  /** Where the model takes images or sound. */
+  readonly pictures: Pick<Pictures, 'ids' | 'placeholders'> | undefined;
   readonly name: string;
   /** Keeps keys and values of what was computed. */
   keep(rows: PromptRows): Promise<void>;
@@ -178,7 +177,8 @@ export class TalkingConversation implements Conversation {
       return;
     }
     if (isParts(content)) {
-      if (hasImages({ messages: [{ role: 'user', content }] })) needPictures(this.host.pictures);
+      const { pictures, reader } = this.host;
+      checkTaken(mediaOf([{ content }]), pictures?.placeholders(reader));
       return;
     }
     const isResult = (message: ChatMessage): boolean =>
@@ -306,15 +306,21 @@ export class TalkingConversation implements Conversation {
     const tokenizer = needTokenizer(this.host.reader, 'a conversation');
     const messages = this.#messagesWith(user, turns);
     checkTools(options);
-    const images = messages.flatMap(imagesOf);
-    // Each piece of the text has its placeholders, in the order of the images.
+    const { images, sounds } = mediaOf(messages);
+    const left = { images: [...images], sounds: [...sounds] };
+    // Each piece of the text has its placeholders, in the order of the images, and of the recordings.
     const encode = async (text: string): Promise<readonly number[]> => {
       const { pictures, reader } = this.host;
-      const own =
-        pictures && images.length > 0 ? images.splice(0, text.split(pictures.placeholder(reader)).length - 1) : [];
-      if (!pictures || own.length === 0) return tokenizer.encode(text, { addSpecial: false });
+      if (!pictures || left.images.length + left.sounds.length === 0)
+        return tokenizer.encode(text, { addSpecial: false });
+      const marks = pictures.placeholders(reader);
+      const countOf = (mark?: string): number => (mark === undefined ? 0 : text.split(mark).length - 1);
+      const own = {
+        images: left.images.splice(0, countOf(marks.images)),
+        sounds: left.sounds.splice(0, countOf(marks.sounds)),
+      };
       // What has no room is told by all of it.
-      return pictures.ids({ prompt: text, images: own }, { ...reader, contextLength: Infinity }, { addSpecial: false });
+      return pictures.ids({ prompt: text, ...own }, { ...reader, contextLength: Infinity }, { addSpecial: false });
     };
     if (begun) {
       const ids = idsOf(begun);
@@ -368,7 +374,7 @@ function openText(
   return before + answer;
 }
 
-/** A question, with images perhaps, or the results of tools. */
+/** A question, with images or recordings perhaps, or the results of tools. */
 type Asked = string | readonly ContentPart[] | readonly ChatMessage[];
 const isQuestion = (asked: Asked): asked is string | readonly ContentPart[] =>
   typeof asked === 'string' || isParts(asked);
@@ -384,11 +390,19 @@ const isParts = (asked: Asked): asked is readonly ContentPart[] =>
 const textOf = (parts: readonly ContentPart[]): string =>
   parts.map((part) => (part.type === 'text' ? part.text : '')).join('');
 
-/** As plain JSON. @throws SplitkvError `usage` for an image that can't be */
+/** As plain JSON. @throws SplitkvError `usage` for an image or a recording that can't be */
 function savedPart(part: ContentPart): ContentPart {
-  if (part.type !== 'image' || typeof part.image === 'string') return part;
-  if (part.image instanceof Uint8Array) return { type: 'image', image: `data:image/*;base64,${toBase64(part.image)}` };
-  throw usageError('save: a conversation keeps images that were given as data: URLs or as a Uint8Array of a file');
+  const given: unknown = part.type === 'image' ? part.image : part.type === 'audio' ? part.audio : '';
+  if (typeof given === 'string') return part;
+  if (!(given instanceof Uint8Array)) {
+    throw usageError(
+      'save: a conversation keeps images and recordings that were given as data: URLs or as a Uint8Array of a file',
+    );
+  }
+  const base64 = toBase64(given);
+  return part.type === 'image'
+    ? { type: 'image', image: `data:image/*;base64,${base64}` }
+    : { type: 'audio', audio: `data:audio/*;base64,${base64}` };
 }
 
 type RenderOptions = GenerateOptions & Pick<ConversationOptions, 'special'>;
@@ -400,7 +414,7 @@ function render(
   addGenerationPrompt = true,
 ): string {
   const tools = shownTools(options);
-  const told = messages.map(withoutImages);
+  const told = messages.map(withoutMedia);
   return tokenizer.applyChatTemplate(specialAsTokens(options.special) ? told : tokenizer.asText(told), {
     addGenerationPrompt,
     variables: templateVariables(options),

@@ -2,14 +2,14 @@ import { defined } from '../../base/options.js';
 import { unsupportedError, usageError } from '../../base/errors.js';
 import { sum } from '../../base/lists.js';
 import type { Source, TensorReader } from '../../loader/index.js';
-import { attendsBothWays, type ModelConfig } from '../../model/config/model_config.js';
+import { attendsBothWays, type ModelConfig, withoutEncoders } from '../../model/config/model_config.js';
 import { modelShape } from '../../model/shape.js';
 import { bytesByType, weightBytes } from '../../model/weights/model_map.js';
 import { storedTypes } from '../../model/weights/stored_types.js';
 import { mostOf } from '../../model/weights/weight_types.js';
 import { checkTogether, featuresOf, modelFeatures, type Plan } from '../../placement/index.js';
 import type { LoadOptions, ModelInfo } from '../contracts/api.js';
-import { imagesOf } from '../contracts/load_options.js';
+import { encoderOf, wantsImages } from '../contracts/load_options.js';
 import { type ModelFiles, openModelFiles } from '../files/model_files.js';
 import { modelName } from '../files/model_name.js';
 import type { SentenceFiles } from '../files/sentence_files.js';
@@ -44,8 +44,8 @@ export async function describeModel(
   options: LoadOptions,
   onWarning?: LoadOptions['onWarning'],
 ): Promise<DescribedModel> {
-  const files = await openModelFiles(source, options.signal, onWarning, imagesOf(options));
-  const config = withImages(files.config, options);
+  const files = await openModelFiles(source, options.signal, onWarning, encoderOf(options));
+  const config = withEncoders(files.config, options);
   let read: Promise<TensorReader> | undefined;
   const reader = (): Promise<TensorReader> => (read ??= files.reader());
   const { weights = 'auto', prefillChunk, prefixCaching, speculate = 'auto' } = options;
@@ -85,18 +85,28 @@ export const contextFacts = (
     : prefillChunk && Math.max(prefillChunk, config.vision?.runs ?? 0),
 });
 
-/** A model with its encoder of pictures where that is asked for. @throws SplitkvError `unsupported` where it has none */
-function withImages({ vision, visionMisfit, ...config }: ModelConfig, options: LoadOptions): ModelConfig {
-  if (!imagesOf(options)) return config;
-  if (visionMisfit !== undefined) throw unsupportedError(`images: ${visionMisfit}; leave images out`);
-  if (!vision) {
-    throw unsupportedError(
-      `images: ${config.architecture} of these files takes no images here; leave images out, or load a model that does: SmolVLM, SmolVLM2, LFM2-VL, Gemma 3 or 4, Qwen3-VL or Qwen3.5`,
-    );
-  }
-  if (options.prefill)
-    throw usageError('images: prompts with images are computed by the ranks themselves; leave prefill out');
-  return { ...config, vision };
+/** What a model may take beside text, with those that do. */
+const ENCODERS = [
+  ['images', 'vision', 'SmolVLM, SmolVLM2, LFM2-VL, Gemma 3 or 4, Qwen3-VL or Qwen3.5'],
+  ['sound', 'sound', 'Gemma 4 E2B or E4B'],
+] as const;
+
+/** A model with the encoders that are asked for. @throws SplitkvError `unsupported` where it has none */
+function withEncoders(config: ModelConfig, options: LoadOptions): ModelConfig {
+  const wanted = { images: wantsImages(options), sound: options.sound === true };
+  return ENCODERS.reduce((model, [option, kind, takers]): ModelConfig => {
+    if (!wanted[option]) return model;
+    const misfit = config[`${kind}Misfit`];
+    if (misfit !== undefined) throw unsupportedError(`${option}: ${misfit}; leave ${option} out`);
+    if (!config[kind]) {
+      throw unsupportedError(
+        `${option}: ${config.architecture} of these files takes no ${option} here; leave ${option} out, or load a model that does: ${takers}`,
+      );
+    }
+    if (options.prefill)
+      throw usageError(`${option}: prompts with ${option} are computed by the ranks themselves; leave prefill out`);
+    return { ...model, [kind]: config[kind] };
+  }, withoutEncoders(config));
 }
 
 /** What an opened model is, in numbers and words. */
@@ -120,6 +130,8 @@ export function modelInfo(opened: OpenedModel): ModelInfo {
     hasChatTemplate: tokenizer?.hasChatTemplate ?? false,
     ...(config.vision &&
       tokenizer && { imagePlaceholder: tokenizer.decode([config.vision.mark], { skipSpecial: false }) }),
+    ...(config.sound &&
+      tokenizer && { soundPlaceholder: tokenizer.decode([config.sound.soundToken], { skipSpecial: false }) }),
     sampling,
     adapter: group.adapter,
     weightBytes: sum(runner.ranks.map(({ facts }) => facts.weightBytes)),

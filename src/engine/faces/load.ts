@@ -9,7 +9,7 @@ import { defined } from '../../base/options.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import { listCached, type Source } from '../../loader/index.js';
 import { checkWindowFits } from '../../model/compression/budgets.js';
-import type { ModelConfig } from '../../model/config/model_config.js';
+import { type ModelConfig, takesRows } from '../../model/config/model_config.js';
 import type { Plan } from '../../placement/index.js';
 import type { LoadOptions, LoadProgress, Model, Pooling, RecommendedSampling } from '../contracts/api.js';
 import { checkLoadOptions, networkOf, prefillList } from '../contracts/load_options.js';
@@ -364,7 +364,7 @@ async function openRanks(placed: Placed): Promise<ModelRanks> {
   });
 }
 
-/** Adapters, a draft model, what computes pictures of prompts, and prompts on a device of their own, where the model is loaded so. */
+/** Adapters, a draft model, what computes pictures and recordings of prompts, and prompts on a device of their own, where the model is loaded so. */
 async function openBeside(
   placed: Placed,
   group: ModelRanks,
@@ -373,8 +373,8 @@ async function openBeside(
   const { prefill } = options;
   const adapters = new Adapters(group, networkOf(options));
   for (const [name, each] of Object.entries(options.adapters ?? {})) await adapters.add(name, each, options);
-  const { vision } = model.facts.config;
-  const { Pictures } = vision ? await import('../serving/pictures.js') : {};
+  const { config } = model.facts;
+  const { Pictures } = takesRows(config) ? await import('../serving/pictures.js') : {};
   // Ranks of other machines have no device of this one.
   const adapter = places ? undefined : placed.plans.chosen.adapters[0];
   return {
@@ -384,7 +384,7 @@ async function openBeside(
       asks || options.kvDir !== undefined || options.prefixes?.length
         ? (await import('./kept_kv.js')).openKept(model, group, { ...options, onWarning }, asks)
         : undefined,
-    pictures: vision && Pictures && new Pictures(vision, await model.pictures(), () => group.runner),
+    pictures: await Pictures?.of(config, model, () => group.runner),
     prefiller: prefill && (await openPrefiller(placed, prefill)),
   };
 }

@@ -12,7 +12,7 @@ export async function openGgufFiles(
   file: string,
   signal: AbortSignal | undefined,
   onWarning: LoadOptions['onWarning'],
-  images: boolean | string | undefined,
+  wanted: boolean | string | undefined,
 ): Promise<ModelFiles> {
   const gguf = await openGguf(source, file, signal);
   const { metadata, what } = gguf;
@@ -26,9 +26,9 @@ export async function openGgufFiles(
   const generation = tokenizer instanceof SplitkvError ? namedIds(metadata) : tokenizer?.generationConfig;
   const text = await ggufConfig(source, gguf, generation, signal);
   const architecture = await ggufArchitecture(gguf);
-  const { openMmproj } = images ? await import('../../model/gguf/mmproj.js') : {};
-  const encoder = await openMmproj?.(source, gguf, text, images, signal);
-  const config = { ...text, ...(encoder && { vision: encoder.vision }) };
+  const { openMmproj } = wanted ? await import('../../model/gguf/mmproj.js') : {};
+  const encoder = await openMmproj?.(source, gguf, text, wanted, signal);
+  const config = { ...text, ...encoder?.configs };
   return {
     config,
     sampling: recommendedSampling(ggufSampling(metadata), onWarning, what),
@@ -38,6 +38,8 @@ export async function openGgufFiles(
     },
     sentence: async (reader) => (await import('./sentence_files.js')).ggufSentenceFiles(metadata, reader),
     pictures: async () => encoder?.pictures ?? {},
+    // llama.cpp makes frames as transformers does by default.
+    sounds: async () => ({}),
     reader: async () => {
       const index = ggufTensorIndex(gguf, architecture, config);
       return new TensorReader(source, encoder ? encoder.add(index) : index);

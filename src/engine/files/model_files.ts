@@ -34,23 +34,25 @@ export interface ModelFiles {
   reader(): Promise<TensorReader>;
   /** How its images are cut and scaled, in the words of preprocessor_config.json. */
   pictures(): Promise<Readonly<Record<string, unknown>>>;
+  /** What is said of frames of sound, in the words of a feature extractor. */
+  sounds(): Promise<Readonly<Record<string, unknown>>>;
   /** What they say of vectors of texts. @param reader what `reader` gave */
   sentence(reader: () => Promise<TensorReader>): Promise<SentenceFiles>;
 }
 
 /**
  * Of a Hugging Face folder, or of the GGUF file that `source.gguf` names.
- * @param images of a GGUF file its encoder of images is wanted, too: the file that has it, or the one beside it
+ * @param encoder of a GGUF file its encoder is wanted, too: the file that has it, or the one beside it
  */
 export async function openModelFiles(
   source: Source,
   signal?: AbortSignal,
   onWarning?: LoadOptions['onWarning'],
-  images?: boolean | string,
+  encoder?: boolean | string,
 ): Promise<ModelFiles> {
   // A page that reads no GGUF file doesn't download what reads them.
   if (source.gguf !== undefined)
-    return (await import('./gguf_files.js')).openGgufFiles(source, source.gguf, signal, onWarning, images);
+    return (await import('./gguf_files.js')).openGgufFiles(source, source.gguf, signal, onWarning, encoder);
   const configJson = await readJson(source, 'config.json', signal);
   const generation = await readJson(source, 'generation_config.json', signal);
   const config = await readModelConfig(configJson, generation);
@@ -59,11 +61,12 @@ export async function openModelFiles(
     sampling: recommendedSampling(generation, onWarning),
     tokenizerFiles: () => readTokenizerFiles(source, signal),
     pictures: async () => {
-      const whole =
-        (await readJson(source, 'preprocessor_config.json', signal)) ??
-        (await readJson(source, 'processor_config.json', signal));
-      const given = isObject(whole) && isObject(whole['image_processor']) ? whole['image_processor'] : whole;
-      return isObject(given) ? given : {};
+      const [whole = {}] = await readProcessors(source, signal);
+      return isObject(whole['image_processor']) ? whole['image_processor'] : whole;
+    },
+    sounds: async () => {
+      const parts = await readProcessors(source, signal);
+      return parts.map((whole) => whole['feature_extractor']).find(isObject) ?? {};
     },
     reader: async () => {
       const index = await readTensorIndex(source, signal);
@@ -74,6 +77,12 @@ export async function openModelFiles(
     },
     sentence: async (reader) => (await import('./sentence_files.js')).readSentenceFiles(source, configJson, reader),
   };
+}
+
+/** What files say of what is made of images and sound; in older folders of images alone. */
+async function readProcessors(source: Source, signal: AbortSignal | undefined): Promise<Record<string, unknown>[]> {
+  const names = ['preprocessor_config.json', 'processor_config.json'];
+  return (await Promise.all(names.map((name) => readJson(source, name, signal)))).filter(isObject);
 }
 
 /** Else a checkpoint has a language model beside others, or its experts in stacks. */

@@ -6,6 +6,7 @@ import type { ModelConfig } from '../../model/config/model_config.js';
 import type { RankSlice } from '../../model/shape.js';
 import { perLayerTable } from '../../model/layers/per_layer_weights.js';
 import { weightSpecs } from '../../model/weights/model_map.js';
+import { soundSpecs } from '../../model/sound/sound_specs.js';
 import { encoderSpecs, placesTable } from '../../model/vision/encoder_specs.js';
 import { expectedTensors, specsIn } from '../../model/weights/weight_map.js';
 import { typeOfTensor, type WeightTypes } from '../../model/weights/weight_types.js';
@@ -42,16 +43,16 @@ const SOURCE = {
 };
 
 function indexOf(config: ModelConfig, slice: RankSlice, table: Float32Array, types: WeightTypes): TensorIndex {
-  const encoder = config.vision ? specsIn(encoderSpecs(config.vision, config.hiddenSize)) : [];
-  const expected = [...expectedTensors([...weightSpecs(config, slice), ...encoder])].map(
+  const { vision, sound, hiddenSize } = config;
+  const encoders = [vision && encoderSpecs(vision, hiddenSize), sound && soundSpecs(sound, hiddenSize)].flatMap(
+    (specs) => [...specsIn(specs)],
+  );
+  const expected = [...expectedTensors([...weightSpecs(config, slice), ...encoders])].map(
     ([name, { shape }]) => [name, shape] as const,
   );
   // What the host reads.
   const inputs = perLayerTable(config);
-  const tables = [
-    inputs && { name: inputs.name, shape: [inputs.rows, inputs.columns] },
-    config.vision && placesTable(config.vision),
-  ];
+  const tables = [inputs && { name: inputs.name, shape: [inputs.rows, inputs.columns] }, vision && placesTable(vision)];
   const tensors = new Map(
     [...expected, ...tables.flatMap((table) => (table ? [[table.name, table.shape] as const] : []))].map(
       ([name, shape]) => [name, entryOf(name, shape, table, typeOfTensor(types, name))],

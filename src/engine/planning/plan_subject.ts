@@ -97,6 +97,7 @@ export const runnerOf = (subject: PlanSubject, plan: Plan): Omit<RunnerOptions, 
     ...defined({ speculates: subject.speculates }),
     ...(hasState(config) && { keptStates: kept.keptStates }),
     ...(config.vision && { images: config.vision.file ?? true }),
+    ...(config.sound && { sound: config.sound.file ?? true }),
     ...(compression && { compression, keptBlocks: kept.keptBlocks }),
   };
 };

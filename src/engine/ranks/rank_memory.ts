@@ -1,5 +1,5 @@
 import { type Device, openPaperDevice } from '../../gpu/index.js';
-import { hasState, type ModelConfig } from '../../model/config/model_config.js';
+import { hasState, type ModelConfig, takesRows } from '../../model/config/model_config.js';
 import { loadWeights } from '../../model/device_model.js';
 import { type LayerSlice, rankSlice, spanLength, totalLength } from '../../model/shape.js';
 import { World } from '../../model/layers/world.js';
@@ -95,6 +95,6 @@ function formOf(plan: Plan, rank: number, config: ModelConfig, { slots, batches 
     const { kvHeads, lanes, sequences, copies } = stage.share;
     return [kvHeads.length, lanes, sequences, copies, stage.apart];
   });
-  const encodes = config.vision !== undefined && rank === 0;
+  const encodes = takesRows(config) && rank === 0;
   return JSON.stringify([slice.layers.map(layer), rows, samples, caches, kept, encodes]);
 }

@@ -72,7 +72,7 @@ export class RankRunner implements Rank {
   readonly #lengths: number[];
   readonly #forward: Decoder;
   readonly #tokenRows: TokenRows | undefined;
-  readonly #encoder: DeviceModel['encoder'];
+  readonly #encoders: readonly [images: DeviceModel['encoder'], sound: DeviceModel['soundEncoder']];
   /** Texts are read both ways. */
   readonly #isWhole: boolean;
   readonly #batches: readonly Batch[];
@@ -130,9 +130,9 @@ export class RankRunner implements Rank {
     this.#lengths = Array.from({ length: slots * batches }, () => 0);
     this.#forward = model.createForward(this.#tables.cacheOptions);
     this.#tokenRows = model.tokenRows;
-    this.#encoder = model.encoder;
+    this.#encoders = [model.encoder, model.soundEncoder];
     this.#isWhole = attendsBothWays(config);
-    this.#encoder?.prepare();
+    for (const encoder of this.#encoders) encoder?.prepare();
     const forward = this.#forward;
     const { pages } = this.#tables;
     this.#keptPrompts =
@@ -514,7 +514,7 @@ export class RankRunner implements Rank {
     if (given && ownGiven.length > 0) this.#prompt.given?.write(given, ownGiven);
     if (given && givenSoFar === 0) this.#prompt.inputs.write(given);
     if (!perLayer) return;
-    // Rows of pictures have those of the padding's token.
+    // Given rows have those of the padding's token.
     const inputs = await this.#inputsOf(
       tokens.filter((_, index) => ran.blockOf(ran.start + index) === own).map((id) => (id < GIVEN_ID ? id : 0)),
     );
@@ -619,8 +619,13 @@ export class RankRunner implements Rank {
     });
   }
 
-  encode(patches: Float32Array, grid: Grid): Promise<Float32Array> {
-    return this.#inOrder(() => known(this.#encoder, 'encoder of pictures on this rank').encode(patches, grid));
+  encode(values: Float32Array, grid: Grid | undefined): Promise<Float32Array> {
+    const [images, sound] = this.#encoders;
+    return this.#inOrder(() =>
+      grid
+        ? known(images, 'encoder of pictures on this rank').encode(values, grid)
+        : known(sound, 'encoder of sound on this rank').encode(values),
+    );
   }
 
   logits(run: LogitsRun): Promise<Float32Array | undefined> {

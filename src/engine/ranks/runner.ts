@@ -6,7 +6,7 @@ import { GIVEN_ID, SEGMENT_SHIFT } from '../../base/kv_units.js';
 import { nth, sum } from '../../base/lists.js';
 import { contextFullError, SplitkvError, usageError } from '../../base/errors.js';
 import { capacity, isCompressed } from '../../model/compression/budgets.js';
-import { attendsBothWays, type ModelConfig } from '../../model/config/model_config.js';
+import { attendsBothWays, type ModelConfig, takesRows } from '../../model/config/model_config.js';
 import type { KvType } from '../../model/layers/attention/cache.js';
 import { modelShape } from '../../model/shape.js';
 import { type CachePools, Owners, type Plan, type SharedSequence } from '../../placement/index.js';
@@ -292,12 +292,13 @@ export class Runner {
   }
 
   checkPrompt(prompt: readonly number[]): void {
-    const { vocabSize, inputs, vision } = this.config;
+    const { vocabSize, inputs } = this.config;
+    const takesGiven = takesRows(this.config);
     const types = inputs?.types ?? 1;
     if (prompt.length === 0) throw usageError('the prompt is empty: give at least one token');
     for (const [index, id] of prompt.entries()) {
       // The engine says which pictures there are.
-      if (vision && id >= GIVEN_ID && id < 2 ** 32) continue;
+      if (takesGiven && id >= GIVEN_ID && id < 2 ** 32) continue;
       const known = Number.isInteger(id) && id >= 0 && id < types * 2 ** SEGMENT_SHIFT;
       if (!known || id % 2 ** SEGMENT_SHIFT >= vocabSize) {
         throw usageError(

@@ -401,7 +401,7 @@ export class Engine {
     const { runner } = this.ranks;
     const isWhole = attendsBothWays(runner.config);
     const { pictures } = this.options;
-    const runs = pictures?.vision.runs;
+    const runs = pictures?.vision?.runs;
     // A picture that is read both ways has a step of its own.
     const chunkedPrefill = isWhole ? false : runs !== undefined || this.options.chunkedPrefill;
     const { compression } = runner.options;

@@ -482,7 +482,7 @@ export class IterationRunner {
   /** The first tokens of a sequence, as penalties count them. */
   #seen(sequence: ScheduledSequence, length: number): Uint32Array {
     const ids = Uint32Array.from({ length }, (_, position) => sequence.tokenAt(position));
-    return this.source.pictures?.placeholders(ids) ?? ids;
+    return this.source.pictures?.withPlaceholders(ids) ?? ids;
   }
 
   /** Back where it was before it was preempted: the last token sampled is fed next. */

@@ -1,5 +1,5 @@
 import { ROPE_SPANS } from '../../../shaders/rope/rope_append/index.js';
-import { contextFullError, limitError, unsupportedError, usageError } from '../../base/errors.js';
+import { contextFullError, formatError, limitError, unsupportedError, usageError } from '../../base/errors.js';
 import { GIVEN_ID } from '../../base/kv_units.js';
 import { count as counted, range, sum } from '../../base/lists.js';
 import { joinFloats, sha256 } from '../../base/math.js';
@@ -7,25 +7,43 @@ import { decodeImage } from '../../images/decode.js';
 import { IMAGE_LIMITS } from '../../images/header.js';
 import { cutPicture, type CutSettings, cutSettings } from '../../images/cuts.js';
 import type { Picture } from '../../images/picture.js';
-import { type Grid, patchGrid, patchOrder, rowWidth, type VisionConfig } from '../../model/config/vision_config.js';
+import type { ModelConfig } from '../../model/config/model_config.js';
+import { type Grid, patchGrid, patchOrder, rowWidth } from '../../model/config/vision_config.js';
 import type { PictureSpan } from '../../model/layers/attention/rope_table.js';
 import { patchRows } from '../../model/vision/patch_rows.js';
-import type { ImagePrompt, ImageSource, Prompt, TokenizeOptions } from '../contracts/api.js';
+import { checkExtractor, SOUND_LIMITS, soundRows, soundText } from '../../sound/limits.js';
+import type { ImageSource, Prompt, SoundSource, TokenizeOptions } from '../contracts/api.js';
+import type { ModelFiles } from '../files/model_files.js';
 import type { Runner } from '../ranks/runner.js';
-import { chatText, imagesOf, needTokenizer, type PromptReader, promptTokens, withoutImages } from './prompt_tokens.js';
+import { apart, cutAtMedia } from './media.js';
+import {
+  chatText,
+  checkTaken,
+  KINDS,
+  type Media,
+  needTokenizer,
+  type PromptReader,
+  promptTokens,
+} from './prompt_tokens.js';
 
 /** Bytes of rows that are kept for pictures that come again, beside those of running requests. */
 const KEPT_BYTES = 256 * 2 ** 20;
 /** Pictures that are kept whatever they take: a request's, between being read and being run. */
 const KEPT_LEAST = 2 * IMAGE_LIMITS.images;
 
-/** Rows of a picture. */
+type Kind = keyof Media;
+const NAMES = { images: 'image', sounds: 'recording' };
+const MOST = { images: IMAGE_LIMITS.images, sounds: SOUND_LIMITS.sounds };
+
+/** Rows of a picture, or of a recording. */
 interface Entry {
-  /** What was made of which pixels. */
+  /** What was made of which pixels, or samples. */
   readonly key: string;
   /** The id of its first row; those of the others follow. */
   readonly first: number;
   readonly count: number;
+  /** The placeholder of its rows. */
+  readonly token: number;
   /** Of its rows, where they have positions of their own. */
   readonly grid: Grid | undefined;
   /** f32 [count][`rowWidth`]. */
@@ -35,15 +53,17 @@ interface Entry {
   held: number;
 }
 
-/** A picture as the model wants it. */
-interface Ready extends Omit<ReturnType<typeof cutPicture>, 'tiles'> {
-  readonly key: string;
-  tiles(): Promise<readonly Picture[]>;
+/** A picture or a recording as the model wants it. */
+interface Ready extends Pick<Entry, 'key' | 'count' | 'token' | 'grid'> {
+  /** What stands for it in a text. */
+  readonly text: string;
+  /** On one rank. */
+  rows(): Promise<Float32Array>;
 }
 
 /**
- * The pictures of a model's prompts. In a prompt's ids each row of a picture has an id of its own, from GIVEN_ID on, equal for equal
- * pictures: so all that tells prompts apart by their ids (the prefix cache above all) tells pictures apart, too. The rows themselves are
+ * The pictures and recordings of a model's prompts. In a prompt's ids each row of one has an id of its own, from GIVEN_ID on, equal for
+ * equal ones: so all that tells prompts apart by their ids (the prefix cache above all) tells them apart, too. The rows themselves are
  * here, and go to the ranks with the steps that need them.
  */
 export class Pictures {
@@ -54,100 +74,176 @@ export class Pictures {
   readonly #seen = new WeakMap<object, Ready>();
   readonly #seenUrls = new Map<string, Ready>();
 
-  readonly settings: CutSettings;
+  readonly vision: ModelConfig['vision'];
+  readonly sound: ModelConfig['sound'];
+  readonly settings: CutSettings | undefined;
 
-  /** @param file how pictures are cut, as the model's files say @throws SplitkvError `unsupported` for what they say */
-  constructor(
-    readonly vision: VisionConfig,
-    file: Readonly<Record<string, unknown>>,
+  /** @throws SplitkvError `unsupported` for what the model's files say of how pictures are cut, or of frames */
+  static async of(
+    { vision, sound }: ModelConfig,
+    files: Pick<ModelFiles, 'pictures' | 'sounds'>,
+    runner: () => Runner,
+  ): Promise<Pictures> {
+    if (sound) checkExtractor(await files.sounds());
+    return new Pictures({ vision, sound }, vision && cutSettings(await files.pictures(), vision, vision.file), runner);
+  }
+
+  private constructor(
+    config: Pick<ModelConfig, 'vision' | 'sound'>,
+    settings: CutSettings | undefined,
     readonly runner: () => Runner,
   ) {
-    this.settings = cutSettings(file, vision, vision.file);
+    this.vision = config.vision;
+    this.sound = config.sound;
+    this.settings = settings;
   }
 
   /**
-   * The ids that a prompt with images feeds: their rows are computed, where they aren't known.
-   * @throws as `promptTokens`; SplitkvError `usage` where images and placeholders aren't as many, and as `decodeImage`
+   * The ids that a prompt with images or recordings feeds: their rows are computed, where they aren't known.
+   * @throws as `promptTokens`; SplitkvError `usage` where they and placeholders aren't as many, or for what the model doesn't take; as
+   *   `decodeImage` and `decodeSound`
    */
   async ids(prompt: Prompt, reader: PromptReader, options: TokenizeOptions = {}): Promise<readonly number[]> {
-    const { plain, images } = apart(prompt);
-    if (images.length > IMAGE_LIMITS.images)
-      throw usageError(`${images.length} images in a prompt; at most ${IMAGE_LIMITS.images} are taken`);
-    const { imageToken, runs = 0 } = this.vision;
+    const { plain, ...media } = apart(prompt);
+    checkTaken(media, { images: this.vision, sounds: this.sound });
+    const { runs = 0 } = this.vision ?? {};
     const { promptRows } = this.runner();
     if (promptRows < Math.min(runs, reader.contextLength))
       throw limitError(`images take steps of ${runs} rows; there is room for ${promptRows}: use a larger prefillChunk`);
-    const ready: Ready[] = [];
-    let needed = 0;
-    for (const image of images) {
-      ready.push(await this.#ready(image));
-      needed += ready.at(-1)!.count;
-      // Before more is decoded.
-      if (needed > reader.contextLength) throw contextFullError(needed, reader.contextLength, undefined, true);
-    }
-    let ids =
-      typeof plain === 'object' && !('messages' in plain) && !('prefix' in plain)
-        ? ([...plain] as number[])
-        : undefined;
-    if (!ids) {
-      const tokenizer = needTokenizer(reader, 'a prompt with images');
-      const isChat = typeof plain !== 'string';
-      const text = isChat ? chatText(plain, tokenizer, options) : plain;
-      const mark = this.placeholder(reader);
-      const [start = '', ...rest] = text.split(mark);
-      if (rest.length !== images.length) {
+    const ready = await this.#allReady(media, reader.contextLength);
+    const given = typeof plain === 'object' && !('messages' in plain) && !('prefix' in plain);
+    const ids = given ? ([...plain] as number[]) : this.#tokens(plain, ready, reader, options);
+    const rows = { images: [] as number[], sounds: [] as number[] };
+    for (const [kind, token] of this.#tokenKinds()) {
+      const found = ids.filter((id) => id === token).length;
+      const needed = sum(ready[kind].map(({ count }) => count));
+      if (found !== needed)
         throw usageError(
-          `the prompt has ${counted(images.length, 'image')} and ${counted(rest.length, `placeholder ${mark}`)}: give one for each`,
+          `the prompt has ${found} placeholders (${token}); its ${NAMES[kind]}s have ${needed} rows: one for each`,
+        );
+    }
+    if (ids.length > reader.contextLength) throw contextFullError(ids.length, reader.contextLength);
+    for (const kind of KINDS) {
+      for (const each of ready[kind]) {
+        const { first, count, made } = this.#entry(each);
+        await made;
+        rows[kind].push(...range(first, first + count));
+      }
+    }
+    const kinds = new Map(this.#tokenKinds().map(([kind, token]) => [token, rows[kind].values()]));
+    return ids.map((id) => kinds.get(id)?.next().value ?? id);
+  }
+
+  /** By kind that the model takes, the placeholder of a row. */
+  #tokenKinds(): (readonly [Kind, number])[] {
+    const { vision, sound } = this;
+    return [
+      ...(vision ? [['images', vision.imageToken] as const] : []),
+      ...(sound ? [['sounds', sound.soundToken] as const] : []),
+    ];
+  }
+
+  async #allReady(media: Media, contextLength: number): Promise<Record<Kind, Ready[]>> {
+    const ready: Record<Kind, Ready[]> = { images: [], sounds: [] };
+    let needed = 0;
+    for (const kind of KINDS) {
+      const { length } = media[kind];
+      if (length > MOST[kind])
+        throw usageError(`${length} ${NAMES[kind]}s in a prompt; at most ${MOST[kind]} are taken`);
+      for (const each of media[kind]) {
+        const one = await this.#ready(kind, each);
+        ready[kind].push(one);
+        needed += one.count;
+        // Before more is decoded.
+        if (needed > contextLength) throw contextFullError(needed, contextLength, undefined, true);
+      }
+    }
+    return ready;
+  }
+
+  /** Of a text, or of what a template makes of messages: with what stands for each in place of its placeholder. */
+  #tokens(
+    plain: Exclude<ReturnType<typeof apart>['plain'], readonly unknown[]>,
+    ready: Readonly<Record<Kind, readonly Ready[]>>,
+    reader: PromptReader,
+    options: TokenizeOptions,
+  ): readonly number[] {
+    const tokenizer = needTokenizer(reader, 'a prompt with images');
+    const isChat = typeof plain !== 'string';
+    const pieces = cutAtMedia(isChat ? chatText(plain, tokenizer, options) : plain, this.placeholders(reader));
+    for (const [kind, mark] of Object.entries(this.placeholders(reader)) as [Kind, string][]) {
+      const found = pieces.filter((piece) => piece.kind === kind).length;
+      const { length } = ready[kind];
+      if (found !== length) {
+        throw usageError(
+          `the prompt has ${counted(length, NAMES[kind])} and ${counted(found, `placeholder ${mark}`)}: give one for each`,
         );
       }
-      const whole = start + rest.map((piece, at) => ready[at]!.text + piece).join('');
-      ids = [...promptTokens(whole, reader, { ...options, addSpecial: !isChat && (options.addSpecial ?? true) })];
     }
-    const found = ids.filter((id) => id === imageToken).length;
-    if (found !== needed)
-      throw usageError(
-        `the prompt has ${found} placeholders (${imageToken}); its images have ${needed} rows: one for each`,
-      );
-    if (ids.length > reader.contextLength) throw contextFullError(ids.length, reader.contextLength);
-    const given: number[] = [];
-    for (const picture of ready) {
-      const { first, count, made } = this.#entry(picture);
-      await made;
-      given.push(...range(first, first + count));
-    }
-    let at = 0;
-    return ids.map((id) => (id === imageToken ? given[at++]! : id));
+    const next = { images: ready.images.values(), sounds: ready.sounds.values() };
+    const whole = pieces.map(({ kind, text }) => (kind ? next[kind].next().value!.text : text)).join('');
+    return promptTokens(whole, reader, { ...options, addSpecial: !isChat && (options.addSpecial ?? true) });
   }
 
-  /** What stands for a picture in a text. */
-  placeholder(reader: PromptReader): string {
-    return needTokenizer(reader, 'a prompt with images').decode([this.vision.mark], { skipSpecial: false });
+  /** What stands for a picture in a text, and for a recording. */
+  placeholders(reader: PromptReader): Partial<Record<Kind, string>> {
+    const { vision, sound } = this;
+    const textOf = (id: number): string =>
+      needTokenizer(reader, 'a prompt with images').decode([id], { skipSpecial: false });
+    return { ...(vision && { images: textOf(vision.mark) }), ...(sound && { sounds: textOf(sound.soundToken) }) };
   }
 
-  /** Of a picture whose rows are there, nothing is decoded again: where it can't have changed since. */
-  async #ready(image: ImageSource): Promise<Ready> {
-    const seen = typeof image === 'string' ? this.#seenUrls : image instanceof Blob ? this.#seen : undefined;
-    const before = seen?.get(image as never);
-    if (before && this.#entries.has(before.key)) return before;
-    const picture = await decodeImage(image);
-    const { tiles, ...cut } = cutPicture(picture, this.vision, this.settings);
-    const key = `${picture.width} x ${picture.height} ${await sha256(picture.data)}`;
-    const ready = { key, ...cut };
-    const again = async (): Promise<readonly Picture[]> =>
-      cutPicture(await decodeImage(image), this.vision, this.settings).tiles;
-    seen?.set(image as never, { ...ready, tiles: again });
+  /** Of what has its rows there, nothing is decoded again: where it can't have changed since. */
+  async #ready(kind: Kind, source: ImageSource | SoundSource): Promise<Ready> {
+    const seen = typeof source === 'string' ? this.#seenUrls : source instanceof Blob ? this.#seen : undefined;
+    const before = seen?.get(source as never);
+    const make = (): Promise<Ready> =>
+      kind === 'images' ? this.#picture(source as ImageSource) : this.#recording(source as SoundSource);
+    if (before && before.token === this.#tokenOf(kind) && this.#entries.has(before.key)) return before;
+    const ready = await make();
+    seen?.set(source as never, { ...ready, rows: async () => (await make()).rows() });
     const [oldest] = this.#seenUrls.keys();
     if (this.#seenUrls.size > KEPT_LEAST) this.#seenUrls.delete(oldest!);
-    return { ...ready, tiles: () => Promise.resolve(tiles) };
+    return ready;
   }
 
-  #entry({ key, count, grid, tiles }: Ready): Entry {
+  #tokenOf(kind: Kind): number | undefined {
+    return this.#tokenKinds().find(([own]) => own === kind)?.[1];
+  }
+
+  async #picture(image: ImageSource): Promise<Ready> {
+    const vision = this.vision!;
+    const picture = await decodeImage(image);
+    const { tiles, ...cut } = cutPicture(picture, vision, this.settings!);
+    const key = `${picture.width} x ${picture.height} ${await sha256(picture.data)}`;
+    return { key, token: vision.imageToken, ...cut, rows: () => this.#compute(tiles) };
+  }
+
+  async #recording(source: SoundSource): Promise<Ready> {
+    const [{ decodeSound }, { framesOf, melFrames }] = await Promise.all([
+      import('../../sound/decode.js'),
+      import('../../sound/mel.js'),
+    ]);
+    const samples = await decodeSound(source);
+    const count = soundRows(framesOf(samples.length));
+    if (count === 0) throw formatError(`a recording of ${samples.length} samples at 16 kHz: too short to be heard`);
+    return {
+      key: `sound ${await sha256(new Uint8Array(samples.buffer))}`,
+      token: this.sound!.soundToken,
+      count,
+      grid: undefined,
+      text: soundText(count),
+      rows: () => this.runner().ranks[0]!.encode(melFrames(samples), undefined),
+    };
+  }
+
+  #entry({ key, count, token, grid, rows: compute }: Ready): Entry {
     let entry = this.#entries.get(key);
     if (!entry) {
       if (this.#next + count > 2 ** 32)
-        throw unsupportedError('this model has seen 2^31 rows of images: load it again');
-      const made = tiles().then((each) => this.#compute(each));
-      const fresh: Entry = { key, first: this.#next, count, grid, made, rows: undefined, held: 0 };
+        throw unsupportedError('this model has seen 2^31 rows of images and recordings: load it again');
+      const made = compute();
+      const fresh: Entry = { key, first: this.#next, count, token, grid, made, rows: undefined, held: 0 };
       made.then(
         (rows) => (fresh.rows = rows),
         () => this.#entries.delete(key),
@@ -175,8 +271,8 @@ export class Pictures {
 
   /** On one rank, tile by tile: what else it has to do comes between. */
   async #compute(tiles: readonly Picture[]): Promise<Float32Array> {
-    const { mean, deviation } = this.settings;
-    const { vision } = this;
+    const { mean, deviation } = this.settings!;
+    const vision = this.vision!;
     const made: Float32Array[] = [];
     for (const { data, width, height } of tiles) {
       const pixels = Float32Array.from(data, (value, at) => (value / 255 - mean[at % 3]!) / deviation[at % 3]!);
@@ -200,12 +296,14 @@ export class Pictures {
   #ofIds(ids: readonly number[]): Set<Entry> {
     const found = new Set<Entry>();
     let last: Entry | undefined;
-    const { runs } = this.vision;
+    const runs = this.vision?.runs;
     for (const [at, id] of ids.entries()) {
       if (id < GIVEN_ID) continue;
       last = this.#find(id, last);
       if (!last?.rows)
-        throw usageError(`token ${id} is a row of an image that isn't kept any more: give the prompt again`);
+        throw usageError(
+          `token ${id} is a row of an image or a recording that isn't kept any more: give the prompt again`,
+        );
       const row = id - last.first;
       const isWhole = (row === 0 || ids[at - 1] === id - 1) && (row === last.count - 1 || ids[at + 1] === id + 1);
       if ((runs || last.grid) && !isWhole)
@@ -244,7 +342,7 @@ export class Pictures {
   rows(ids: Uint32Array): Float32Array | undefined {
     const given = ids.filter((id) => id >= GIVEN_ID);
     if (given.length === 0) return undefined;
-    const width = rowWidth(this.vision, this.runner().config.hiddenSize);
+    const width = rowWidth(this.vision ?? {}, this.runner().config.hiddenSize);
     const out = new Float32Array(given.length * width);
     let entry: Entry | undefined;
     for (const [at, id] of given.entries()) {
@@ -257,7 +355,7 @@ export class Pictures {
 
   /** Where rows of a picture see each other: the end of the picture that these tokens have; 0 where they have none. */
   runEnd(ids: Uint32Array, start: number): number | undefined {
-    if (!this.vision.runs) return undefined;
+    if (!this.vision?.runs) return undefined;
     const at = ids.findIndex((id) => id >= GIVEN_ID);
     return at < 0 ? 0 : this.#behind(ids[at]!, start + at);
   }
@@ -273,12 +371,13 @@ export class Pictures {
    * also behind `end`. One of fewer rows than most begins a step: what is up to so many rows before an end counts as of the picture.
    */
   stepEnd(start: number, end: number, idAt: (position: number) => number): number {
-    if (!this.vision.runs) return end;
+    const runs = this.vision?.runs;
+    if (!runs) return end;
     let at = start;
     for (let found = false; at < end;) {
       const id = idAt(at);
       const next = id < GIVEN_ID ? at + 1 : this.#behind(id, at);
-      const alone = next > end || next - at !== this.vision.runs;
+      const alone = next > end || next - at !== runs;
       if (id >= GIVEN_ID && (found || (alone && at > start))) return at;
       found ||= id >= GIVEN_ID;
       at = next;
@@ -287,16 +386,8 @@ export class Pictures {
   }
 
   /** With the model's placeholder in place of each row. */
-  placeholders(ids: Uint32Array): Uint32Array {
-    return ids.map((id) => (id >= GIVEN_ID ? this.vision.imageToken : id));
+  withPlaceholders(ids: Uint32Array): Uint32Array {
+    let last: Entry | undefined;
+    return ids.map((id) => (id >= GIVEN_ID ? (last = this.#find(id, last))!.token : id));
   }
-}
-
-/** A prompt with its images apart: parts of messages say only where they are. */
-function apart(prompt: Prompt): Pick<ImagePrompt, 'images'> & { readonly plain: Exclude<Prompt, ImagePrompt> } {
-  if (typeof prompt === 'object' && 'images' in prompt) return { plain: prompt.prompt, images: prompt.images };
-  if (typeof prompt !== 'object' || !('messages' in prompt)) return { plain: prompt, images: [] };
-  const messages = prompt.messages.map(withoutImages) as unknown as typeof prompt.messages;
-  const images = prompt.messages.flatMap(imagesOf);
-  return { plain: { ...prompt, messages }, images };
 }

@@ -12,6 +12,7 @@ import type {
   ImageSource,
   Prompt,
   SamplingOptions,
+  SoundSource,
   TokenizeOptions,
 } from '../contracts/api.js';
 import type { Pictures } from './pictures.js';
@@ -44,51 +45,89 @@ export const promptReader = async ({ tokenizerFiles, noTokenizer, ...same }: Pro
 export const isChat = (prompt: Prompt): boolean =>
   typeof prompt === 'object' && prompt !== null && 'messages' in prompt && prompt.messages !== undefined;
 
-export const hasImages = (prompt: Prompt): boolean =>
+/** What prompts may have beside text, in order, each kind by itself. */
+export interface Media {
+  readonly images: readonly ImageSource[];
+  readonly sounds: readonly SoundSource[];
+}
+
+export const KINDS = ['images', 'sounds'] as const;
+const MEDIA: readonly unknown[] = ['image', 'image_url', 'audio', 'input_audio'];
+
+export const hasMedia = (prompt: Prompt): boolean =>
   typeof prompt === 'object' &&
   prompt !== null &&
   ('images' in prompt ||
+    'sounds' in prompt ||
     ('messages' in prompt &&
       Array.isArray(prompt.messages) &&
       prompt.messages.some(
         (message) =>
           Array.isArray(message?.content) &&
-          message.content.some((part: { type?: unknown }) => part?.type === 'image' || part?.type === 'image_url'),
+          message.content.some((part: { type?: unknown }) => MEDIA.includes(part?.type)),
       )));
 
-export const imagesOf = ({ content }: Pick<ChatMessageOfApi, 'content'>): ImageSource[] =>
-  (Array.isArray(content) ? (content as readonly ContentPart[]) : []).flatMap((part) =>
-    part.type === 'text' ? [] : [part.type === 'image' ? part.image : part.image_url.url],
-  );
+/** Of any prompt. */
+export function mediaIn(prompt: Prompt): Media {
+  const { messages = [], ...given } = prompt as Partial<Media> & { readonly messages?: readonly ChatMessageOfApi[] };
+  return { ...mediaOf(messages), ...given };
+}
 
-/** A message as a template sees it: parts say only where its images are. */
-export const withoutImages = (message: ChatMessageOfApi): ChatMessage => ({
+export function mediaOf(messages: readonly Pick<ChatMessageOfApi, 'content'>[]): Media {
+  const parts = messages.flatMap(({ content }) => (Array.isArray(content) ? (content as readonly ContentPart[]) : []));
+  return {
+    images: parts.flatMap((part) =>
+      part.type === 'image' ? [part.image] : part.type === 'image_url' ? [part.image_url.url] : [],
+    ),
+    sounds: parts.flatMap((part) =>
+      part.type === 'audio'
+        ? [part.audio]
+        : part.type === 'input_audio'
+          ? [`data:audio/${part.input_audio.format};base64,${part.input_audio.data}`]
+          : [],
+    ),
+  };
+}
+
+/** A message as a template sees it: parts say only where its media are. */
+export const withoutMedia = (message: ChatMessageOfApi): ChatMessage => ({
   ...message,
   content: Array.isArray(message.content)
-    ? (message.content as readonly ContentPart[]).map((part) => (part.type === 'text' ? part : { type: 'image' }))
+    ? (message.content as readonly ContentPart[]).map((part) =>
+        part.type === 'text' ? part : { type: part.type.includes('image') ? 'image' : 'audio' },
+      )
     : message.content,
 });
 
-/** What computes images. @throws SplitkvError `usage` where the model is for text alone */
-export function needPictures<T>(pictures: T | undefined): T {
-  if (pictures) return pictures;
-  throw usageError(
-    'the prompt has images, and this model is loaded for text alone: load one that takes images, such as SmolVLM, with images: true (--images)',
-  );
+const TAKERS = {
+  images: 'one that takes images, such as SmolVLM, with images: true (--images)',
+  sounds: 'Gemma 4 E2B or E4B, with sound: true (--sound)',
+};
+
+/** @param taken by kind, whether the model takes it; undefined: none @throws SplitkvError `usage` for what it doesn't take */
+export function checkTaken(media: Media, taken: Readonly<Partial<Record<keyof Media, unknown>>> = {}): void {
+  for (const kind of KINDS) {
+    if (media[kind].length === 0 || taken[kind]) continue;
+    const how = Object.values(taken).some(Boolean) ? 'without their encoder' : 'for text alone';
+    throw usageError(`the prompt has ${kind}, and this model is loaded ${how}: load ${TAKERS[kind]}`);
+  }
 }
 
 /**
- * The ids that a prompt feeds, where it may have images.
+ * The ids that a prompt feeds, where it may have images or recordings.
  * @param pictures undefined: the model is for text alone
- * @throws as `promptTokens`; SplitkvError `usage` for images that the model doesn't take
+ * @throws as `promptTokens`; SplitkvError `usage` for what the model doesn't take
  */
-export const promptIds = async (
+export async function promptIds(
   prompt: Prompt,
   reader: PromptReader,
   pictures: Pick<Pictures, 'ids'> | undefined,
   options: TokenizeOptions = {},
-): Promise<readonly number[]> =>
-  hasImages(prompt) ? needPictures(pictures).ids(prompt, reader, options) : promptTokens(prompt, reader, options);
+): Promise<readonly number[]> {
+  if (!hasMedia(prompt)) return promptTokens(prompt, reader, options);
+  if (!pictures) checkTaken(mediaIn(prompt));
+  return pictures ? pictures.ids(prompt, reader, options) : promptTokens(prompt, reader, options);
+}
 
 const isFill = (prompt: Prompt): prompt is FillPrompt =>
   typeof prompt === 'object' && prompt !== null && 'prefix' in prompt;
@@ -180,7 +219,8 @@ export const templateVariables = ({ enableThinking, chatTemplateKwargs }: ChatOp
  */
 export function promptTokens(prompt: Prompt, reader: PromptReader, options: TokenizeOptions = {}): readonly number[] {
   const { addSpecial = true } = options;
-  if (hasImages(prompt)) throw usageError('a prompt with images has ids once they are computed: readPrompt gives them');
+  if (hasMedia(prompt))
+    throw usageError('a prompt with images or sounds has ids once they are computed: readPrompt gives them');
   if (isFill(prompt)) return fitting(fillTokens(prompt, addSpecial, needTokenizer(reader, 'a gap to fill')), reader);
   if (typeof prompt === 'object' && !('messages' in (prompt ?? {}))) {
     if (!Array.isArray(prompt) || prompt.every((part) => typeof part !== 'string'))

@@ -5,6 +5,7 @@ import { type AdapterRequest, type Device, openDevice } from '../../gpu/index.js
 import { openRank, type RankProgress } from '../ranks/open_rank.js';
 import { World } from '../../model/layers/world.js';
 import { openModelFiles } from '../files/model_files.js';
+import { withoutEncoders } from '../../model/config/model_config.js';
 import { networkAt, whereOf } from './model_place.js';
 import { openFiles } from '../files/open_files.js';
 import type { RankFacts } from '../contracts/rank.js';
@@ -128,11 +129,16 @@ export class RankServer {
     const { signal } = this.#disposal;
     const onWarning = (message: string): void => this.#post({ type: 'warning', message });
     const { onProgress, onWait } = this.#progress();
-    const network = { ...networkAt(place), images: runner.images };
+    const encoder = runner.images ?? runner.sound;
+    const network = { ...networkAt(place), images: encoder };
     const source = await openFiles(whereOf(place), { network, cache, integrity, onWarning, onWait, signal });
-    const files = await openModelFiles(source, signal, undefined, runner.images);
-    const { vision, ...text } = files.config;
-    const config = runner.images ? { ...text, vision } : text;
+    const files = await openModelFiles(source, signal, undefined, encoder);
+    const { vision, sound } = files.config;
+    const config = {
+      ...withoutEncoders(files.config),
+      ...(runner.images && { vision }),
+      ...(runner.sound && { sound }),
+    };
     const reader = await files.reader();
     if (digest !== undefined) await (await import('../files/model_digest.js')).checkDigest(digest, config, reader);
     const world = new World(plan, rank, mixed);

@@ -6,6 +6,7 @@
 import { internalError } from '../../base/errors.js';
 import type { RopeConfig } from './rope_config.js';
 import type { TensorNames } from './tensor_names.js';
+import type { SoundConfig } from './sound_config.js';
 import type { VisionConfig } from './vision_config.js';
 import { nth } from '../../base/lists.js';
 import { gcd } from '../../base/math.js';
@@ -45,8 +46,11 @@ export interface ModelConfig {
   readonly mtp?: { readonly layer: LayerConfig; readonly tensors: TensorNames } | undefined;
   /** The encoder beside it; undefined where prompts have no pictures. */
   readonly vision?: VisionConfig | undefined;
+  /** That of sound. */
+  readonly sound?: SoundConfig | undefined;
   /** Why there is none though its files have one. */
   readonly visionMisfit?: string;
+  readonly soundMisfit?: string;
 }
 
 /**
@@ -301,8 +305,26 @@ export const mixesHeads = ({ layers }: Pick<ModelConfig, 'layers'>): boolean =>
   );
 
 /** A model's layer for further tokens as a model of its own, with the same table and head; undefined where it has none. */
-export const headModel = ({ mtp, vision: _v, visionMisfit: _m, ...model }: ModelConfig): ModelConfig | undefined =>
-  mtp && { ...model, layers: [mtp.layer], tensors: mtp.tensors, inputs: { norm: false, joins: true } };
+export const headModel = ({ mtp, ...model }: ModelConfig): ModelConfig | undefined =>
+  mtp && {
+    ...withoutEncoders(model),
+    layers: [mtp.layer],
+    tensors: mtp.tensors,
+    inputs: { norm: false, joins: true },
+  };
+
+/** For text alone. */
+export const withoutEncoders = ({
+  vision: _v,
+  sound: _s,
+  visionMisfit: _vm,
+  soundMisfit: _sm,
+  ...model
+}: ModelConfig): ModelConfig => model;
+
+/** Whether prompts may have rows that are given instead of embedded. */
+export const takesRows = ({ vision, sound }: Pick<ModelConfig, 'vision' | 'sound'>): boolean =>
+  vision !== undefined || sound !== undefined;
 
 /** The same layers: where they differ in their kv heads, with as many attention segments each as divide them all. */
 export function alikeSegments(layers: readonly LayerConfig[]): readonly LayerConfig[] {

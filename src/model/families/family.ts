@@ -6,6 +6,7 @@
 import type { GgufFile } from '../../loader/index.js';
 import type { ModelConfig } from '../config/model_config.js';
 import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
+import type { SoundConfig } from '../config/sound_config.js';
 import type { VisionConfig } from '../config/vision_config.js';
 import { countRange, type NeutralKey, parseTokenIds, refuseFloat8, refuseQuantized } from './common_keys.js';
 
@@ -33,11 +34,18 @@ export interface Family {
   ): Pick<ModelConfig, 'layers' | 'tensors'> & Partial<Omit<CommonConfig, 'numLayers'>>;
   /** Of a wrapper's config.json: the encoder of pictures beside the text part. */
   vision?(config: ConfigReader): VisionConfig | undefined;
+  /** And that of sound. */
+  sound?(config: ConfigReader): SoundConfig | undefined;
   /**
    * What llama.cpp's file of the encoder says, in the words of that config.json, beside what all of them say alike (gguf/mmproj.ts).
    * @param idOf the id of a token of the model's
    */
   mmproj?(clip: GgufMetadata, idOf: (token: string) => number, model: ModelConfig): Record<string, unknown>;
+  /** The same of its encoder of sound, all of it; and what llama.cpp calls that (`clip.audio.projector_type`). */
+  readonly mmprojSound?: {
+    readonly type: string;
+    keys(clip: GgufMetadata, idOf: (token: string) => number): Record<string, unknown>;
+  };
   /** Where llama.cpp has the family: its metadata, in the words of config.json. */
   readonly gguf?: FamilyGguf;
 }

@@ -1,6 +1,7 @@
 import type { GgufFile } from '../../loader/index.js';
 import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import type { ExpertsConfig, GqaConfig, LayerConfig, MlpConfig } from '../config/model_config.js';
+import { parseGemma4Sound } from '../config/sound_config.js';
 import { checkRuns, firstWindow, parseGemma4Vision, tokensOf } from '../config/vision_config.js';
 import { type LayerType, parseLayerRope } from '../config/rope_config.js';
 import { expertNames, gatedNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
@@ -119,11 +120,23 @@ export const gemma4 = defineFamily({
     if (!vision || config.optionalString('model_type') === 'gemma4_unified') return undefined;
     const rows = config.optionalInteger('vision_soft_tokens_per_image', { max: 1120 }) ?? 280;
     const text = config.optionalObject('text_config');
-    if (text) refuseForeign(text, [['pad_token_id', 0, "pictures' rows have token 0's inputs for each layer"]]);
+    if (text) refusePadding(text);
     const bothWays = text?.optionalString('use_bidirectional_attention') === 'vision';
     if (bothWays) checkRuns(config, 'vision_soft_tokens_per_image', rows, defaults.sliding_window);
     const runs = bothWays && { runs: rows, windowedRuns: true };
     return { ...tokensOf(config, ['image_token_id'], 258880), ...parseGemma4Vision(vision, rows), ...runs };
+  },
+  sound(config) {
+    const sound = config.optionalObject('audio_config');
+    // The unified model's has no layers.
+    if (!sound || config.optionalString('model_type') === 'gemma4_unified') return undefined;
+    const text = config.optionalObject('text_config');
+    if (text) {
+      refusePadding(text);
+      const key = 'use_bidirectional_attention';
+      refuseForeign(text, [[key, null, 'with sound: a row sees none after it']]);
+    }
+    return parseGemma4Sound(sound, config.optionalInteger('audio_token_id', { min: 0, max: 2 ** 24 - 1 }) ?? 258881);
   },
   mmproj(clip, idOf, { layers }) {
     const { tensors: stored } = clip.gguf;
@@ -144,8 +157,26 @@ export const gemma4 = defineFamily({
       },
     };
   },
+  mmprojSound: {
+    type: 'gemma4a',
+    keys: (clip, idOf) => ({
+      audio_token_id: idOf('<|audio|>'),
+      audio_config: {
+        hidden_size: clip.integer('embedding_length'),
+        num_hidden_layers: clip.integer('block_count'),
+        num_attention_heads: clip.integer('attention.head_count'),
+        subsampling_conv_channels: [0, 1].map((at) => clip.gguf.tensors.get(`a.conv1d.${at}.weight`)?.shape[0]),
+        conv_kernel_size: clip.gguf.tensors.get('a.blk.0.conv_dw.weight')?.shape[1],
+        output_proj_dims: clip.gguf.tensors.get('a.pre_encode.out.weight')?.shape[0],
+        use_clipped_linears: clip.gguf.tensors.has('a.blk.0.attn_q.input_max'),
+      },
+    }),
+  },
   gguf: { keys: ggufKeys, plainWindows: ['gemma4'] },
 });
+
+const refusePadding = (text: ConfigReader): void =>
+  refuseForeign(text, [['pad_token_id', 0, "given rows have token 0's inputs for each layer"]]);
 
 function parseAttention(config: ConfigReader, hiddenSize: number, type: LayerType, index: number): GqaConfig {
   const full = type === 'full_attention';

@@ -258,18 +258,21 @@ export function parseModelConfig(config: unknown, generationConfig?: unknown, fi
     neutralKeys.filter(([key]) => !reader.asked(key)),
   );
   reader.refuseNearMisses();
-  const vision = wraps && visionOf(family, whole);
-  const model = { ...parsed, layers: alikeSegments(parsed.layers), ...vision };
+  const encoders = wraps && {
+    ...encoderOf('vision', () => family.vision?.(whole)),
+    ...encoderOf('sound', () => family.sound?.(whole)),
+  };
+  const model = { ...parsed, layers: alikeSegments(parsed.layers), ...encoders };
   checkSupported(model, file);
   return model;
 }
 
 /** An encoder that can't be run is no reason to refuse texts. */
-function visionOf(family: Family, whole: ConfigReader): Pick<ModelConfig, 'vision' | 'visionMisfit'> {
+function encoderOf<Kind extends 'vision' | 'sound'>(kind: Kind, read: () => ModelConfig[Kind]): Partial<ModelConfig> {
   try {
-    return { vision: family.vision?.(whole) };
+    return { [kind]: read() };
   } catch (error) {
-    if (error instanceof SplitkvError && error.code === 'unsupported') return { visionMisfit: error.message };
+    if (error instanceof SplitkvError && error.code === 'unsupported') return { [`${kind}Misfit`]: error.message };
     throw error;
   }
 }

@@ -7,7 +7,14 @@ import { internalError, known } from '../../base/errors.js';
 import { nth, range, sum } from '../../base/lists.js';
 import type { Buffer, Device, Tensor } from '../../gpu/index.js';
 import type { PromptCompression } from '../compression/prompt_compression.js';
-import { cacheLayer, type LayerConfig, likeness, type ModelConfig, perLayerWidth } from '../config/model_config.js';
+import {
+  cacheLayer,
+  type LayerConfig,
+  likeness,
+  type ModelConfig,
+  perLayerWidth,
+  takesRows,
+} from '../config/model_config.js';
 import type { CacheOptions, LayerCache, LayerState } from '../layers/attention/cache.js';
 import { RopeTables } from '../layers/attention/rope_table.js';
 import type {
@@ -80,7 +87,7 @@ export interface DecoderRows extends RowBuffers {
   readonly embedding: VocabParallelEmbedding;
   readonly inputs: Inputs;
   readonly perLayer: PerLayerInputs | undefined;
-  /** Of prompt rows of a model that takes pictures. */
+  /** Of prompt rows of a model that takes pictures or sound. */
   readonly given: GivenRows | undefined;
   /** By stage of the plan. */
   readonly stages: ReadonlyMap<number, StagePrograms>;
@@ -285,7 +292,9 @@ export class Decoder {
       perLayer: perLayer && new PerLayerInputs(device, config, perLayer, buffers, hiddenStride, like?.perLayer),
       inputs,
       given:
-        config.vision && role === 'prompt' ? new GivenRows(device, world, config, buffers, hiddenStride) : undefined,
+        takesRows(config) && role === 'prompt'
+          ? new GivenRows(device, world, config, buffers, hiddenStride)
+          : undefined,
       embedding: new VocabParallelEmbedding(device, world, config, embedding, embedded, hiddenStride),
       stages: new Map(stages),
     };

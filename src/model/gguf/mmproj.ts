@@ -13,28 +13,30 @@ import {
 } from '../../loader/index.js';
 import { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import type { ModelConfig } from '../config/model_config.js';
+import type { Family } from '../families/family.js';
 import type { VisionConfig } from '../config/vision_config.js';
 import { projectorFamily, projectorsOf } from '../families/registry.js';
+import { asVector } from '../weights/stored_names.js';
 import { Block } from './tensors.js';
 
 /**
- * The encoder of images beside a GGUF model, in llama.cpp's file of it (mmproj); undefined where models of the architecture have none.
- * @param images the file, or true for the one that lies there
+ * The encoders beside a GGUF model, in llama.cpp's file of them (mmproj): of images, and perhaps of sound; undefined where models of the architecture have none.
+ * @param wanted the file, or true for the one that lies there
  * @throws SplitkvError `io` where there is none, `format` for one that is no encoder or another model's; `unsupported`, `config`
  */
 export async function openMmproj(
   source: Source,
   { file, metadata: text }: GgufFile,
   model: ModelConfig,
-  images: boolean | string | undefined,
+  wanted: boolean | string | undefined,
   signal: AbortSignal | undefined,
 ) {
   const types = projectorsOf(String(text.get('general.architecture')));
   if (types.length === 0) return undefined;
-  const name = typeof images === 'string' ? images : await findMmproj(source, file, signal);
+  const name = typeof wanted === 'string' ? wanted : await findMmproj(source, file, signal);
   if (name === undefined) {
     throw ioError(
-      `images: no mmproj file lies beside ${file} of ${source.name}: put llama.cpp's mmproj-*.gguf of the same model there, or name it (mmproj); leave images out for text alone`,
+      `images and sound: no mmproj file lies beside ${file} of ${source.name}: put llama.cpp's mmproj-*.gguf of the same model there, or name it (mmproj); leave them out for text alone`,
     );
   }
   const mmproj = await openGguf(source, name, signal);
@@ -47,18 +49,12 @@ export async function openMmproj(
     throw unsupportedError(
       `${what}: clip.projector_type is ${show(type)}; beside ${file} expected ${types.map(show).join(', ')}`,
     );
-  const clip = new GgufMetadata(mmproj, 'clip.vision');
-  const width = clip.integer('projection_dim');
-  if (width !== model.hiddenSize) {
-    throw formatError(
-      `${what} is of another model: its rows have ${width} elements (clip.vision.projection_dim), the model's ${model.hiddenSize}. Take the mmproj file of the same model`,
-    );
-  }
+  const clip = clipOf('vision', mmproj, model);
   const tokens = text.get('tokenizer.ggml.tokens');
   const idOf = (token: string): number => {
     const id = Array.isArray(tokens) ? tokens.indexOf(token) : -1;
     if (id >= 0) return id;
-    throw unsupportedError(`images: ${file} has no token ${token}, which stands for them in prompts`);
+    throw unsupportedError(`${what}: ${file} has no token ${token}, which stands in prompts for what is encoded`);
   };
   const family = await projectorFamily(type, String(text.get('general.architecture')));
   const { vision_config: own, ...said } = family.mmproj!(clip, idOf, model);
@@ -82,7 +78,7 @@ export async function openMmproj(
   const vision = { ...read, file: name, ...plain };
   const edge = clip.optionalInteger('preproc_image_size');
   return {
-    vision,
+    configs: { vision, ...soundOf(family, mmproj, model, name, idOf) },
     /** In the words of preprocessor_config.json. */
     pictures: {
       image_mean: clip.raw('image_mean'),
@@ -93,6 +89,35 @@ export async function openMmproj(
     } as Readonly<Record<string, unknown>>,
     add: (index: TensorIndex): TensorIndex => withMmproj(index, mmproj, vision),
   };
+}
+
+/** What is said of an encoder. @throws SplitkvError `format` for another model's */
+function clipOf(kind: 'vision' | 'audio', mmproj: GgufFile, { hiddenSize }: ModelConfig): GgufMetadata {
+  const clip = new GgufMetadata(mmproj, `clip.${kind}`);
+  const width = clip.integer('projection_dim');
+  if (width === hiddenSize) return clip;
+  throw formatError(
+    `${mmproj.what} is of another model: its rows have ${width} elements (clip.${kind}.projection_dim), the model's ${hiddenSize}. Take the mmproj file of the same model`,
+  );
+}
+
+/** The encoder of sound, where the file has one; or why it isn't run. */
+function soundOf(
+  { sound, mmprojSound }: Family,
+  mmproj: GgufFile,
+  model: ModelConfig,
+  file: string,
+  idOf: (token: string) => number,
+): Pick<ModelConfig, 'sound' | 'soundMisfit'> {
+  const { metadata, what } = mmproj;
+  const type = metadata.get('clip.audio.projector_type');
+  if (type === undefined || !sound || !mmprojSound) return {};
+  if (type !== mmprojSound.type)
+    return {
+      soundMisfit: `${what}: clip.audio.projector_type is ${show(type)}; expected ${show(mmprojSound.type)}`,
+    };
+  const keys = mmprojSound.keys(clipOf('audio', mmproj, model), idOf);
+  return { sound: { ...sound(new ConfigReader(keys, what))!, softened: true, file } };
 }
 
 const towerParts = { patches: 'patch_embd', positions: 'position_embd', post_layernorm: 'post_ln' };
@@ -150,5 +175,59 @@ function withMmproj(index: TensorIndex, mmproj: GgufFile, { kind, tower, patch, 
   whole.add(mmproj.tensors.get('mm.input_projection.weight'), 'vision.project.weight', (entry) =>
     kind === 'whole' ? transposedView(entry, { first: 0, step: 1 }) : entry,
   );
+  addSound(mmproj, tensors);
   return { ...index, tensors, files: [...index.files, ...mmproj.files] };
 }
+
+const soundParts = {
+  'a.conv1d.0': 'subsample_conv_projection.layer0.conv',
+  'a.conv1d.0.norm': 'subsample_conv_projection.layer0.norm',
+  'a.conv1d.1': 'subsample_conv_projection.layer1.conv',
+  'a.conv1d.1.norm': 'subsample_conv_projection.layer1.norm',
+  'a.input_projection': 'subsample_conv_projection.input_proj_linear',
+  'a.pre_encode.out': 'output_proj',
+  'mm.a.input_projection': 'project',
+};
+const soundLayerParts = {
+  ffn_norm: 'feed_forward1.pre_layer_norm',
+  ffn_up: 'feed_forward1.ffw_layer_1',
+  ffn_down: 'feed_forward1.ffw_layer_2',
+  ffn_post_norm: 'feed_forward1.post_layer_norm',
+  attn_pre_norm: 'norm_pre_attn',
+  attn_q: 'self_attn.q_proj',
+  attn_k: 'self_attn.k_proj',
+  attn_v: 'self_attn.v_proj',
+  attn_k_rel: 'self_attn.relative_k_proj',
+  per_dim_scale: 'self_attn.per_dim_scale',
+  attn_out: 'self_attn.post',
+  attn_post_norm: 'norm_post_attn',
+  // By the other one's name each, which llama.cpp's converter gives them.
+  conv_norm: 'lconv1d.pre_layer_norm',
+  norm_conv: 'lconv1d.conv_norm',
+  conv_pw1: 'lconv1d.linear_start',
+  conv_dw: 'lconv1d.depthwise_conv1d',
+  conv_pw2: 'lconv1d.linear_end',
+  ffn_norm_1: 'feed_forward2.pre_layer_norm',
+  ffn_up_1: 'feed_forward2.ffw_layer_1',
+  ffn_down_1: 'feed_forward2.ffw_layer_2',
+  ffn_post_norm_1: 'feed_forward2.post_layer_norm',
+  ln2: 'norm_out',
+};
+
+/** An encoder of sound's tensors under the names of sound/sound_specs.ts. */
+function addSound(mmproj: GgufFile, tensors: Map<string, TensorEntry>): void {
+  const whole = new Block(mmproj, tensors);
+  for (const stored of mmproj.tensors.values()) {
+    const [, layer, part = '', suffix] =
+      /^(?:a\.blk\.(\d+)\.)?(.*)\.(weight|bias|(?:in|out)put_m(?:in|ax))$/.exec(stored.name) ?? [];
+    const name = layer === undefined ? nameIn(soundParts, part) : nameIn(soundLayerParts, part);
+    if (name === undefined) continue;
+    const isTaps = part === 'conv_dw';
+    whole.add(stored, `sound.${layer === undefined ? '' : `layers.${layer}.`}${name}.${suffix}`, (entry) =>
+      isTaps ? { ...entry, shape: [entry.shape.reduce((a, b) => a * b, 1)] } : asVector(entry),
+    );
+  }
+}
+
+const nameIn = (names: Readonly<Record<string, string>>, part: string): string | undefined =>
+  Object.hasOwn(names, part) ? names[part] : undefined;

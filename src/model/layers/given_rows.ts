@@ -7,7 +7,7 @@ import { blockOf, type RowBuffers, runsRows } from './rows.js';
 import type { RankRecorder, World } from './world.js';
 
 /**
- * Rows of a step that are given instead of embedded: of pictures. They are a table behind the vocabulary, which the host writes before each
+ * Rows of a step that are given instead of embedded: of pictures or sound. They are a table behind the vocabulary, which the host writes before each
  * step that has any: the id of row r of it is vocabSize + r.
  */
 export class GivenRows {

@@ -6,6 +6,7 @@ import type { ModelConfig } from '../config/model_config.js';
 import { parseModelConfig } from '../families/registry.js';
 import { makeRandomModel } from './random_model.js';
 import type { ReferenceTensor, WeightMap } from './reference/reference.js';
+import type { ReferenceSound } from './reference/sound.js';
 import type { ReferenceTower } from './reference/vision.js';
 
 /** A small SmolVLM, Gemma 3, Qwen3.5, Qwen3-VL, LFM2-VL or Gemma 4 of random weights. */
@@ -18,6 +19,8 @@ export interface RandomVision {
   weights: WeightMap;
   tower: ReferenceTower;
   scale: number;
+  /** Of a Gemma 4 that hears. */
+  sound: ReferenceSound | undefined;
 }
 
 export interface RandomVisionOptions {
@@ -28,13 +31,15 @@ export interface RandomVisionOptions {
   tower?: Partial<ReferenceTower>;
   scale?: number;
   imageToken?: number;
+  /** Of Gemma 4: an encoder of sound, too. */
+  sound?: Partial<ReferenceSound>;
 }
 
 /** A template of SmolVLM's kind: of messages of parts. */
 const TEMPLATE =
   "{{ bos_token }}{% for m in messages %}{{ m['role'] | capitalize }}{% if m['content'][0]['type'] == 'image' %}{{ ':' }}" +
   "{% else %}{{ ': ' }}{% endif %}{% for part in m['content'] %}{% if part['type'] == 'text' %}{{ part['text'] }}" +
-  "{% elif part['type'] == 'image' %}{{ '<image>' }}{% endif %}{% endfor %}<|end|>\n{% endfor %}" +
+  "{% elif part['type'] == 'image' %}{{ '<image>' }}{% elif part['type'] == 'audio' %}{{ '<|audio|>' }}{% endif %}{% endfor %}<|end|>\n{% endfor %}" +
   "{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}";
 
 /** Of a Gemma 3's text part. */
@@ -120,7 +125,7 @@ const SPECIAL = {
     '<|img_thumbnail|>',
     ...range(1, 3).flatMap((row) => range(1, 4).map((column) => `<|img_row_${row}_col_${column}|>`)),
   ],
-  gemma4: ['<|image|>', '<|image>', '<image|>'],
+  gemma4: ['<|image|>', '<|image>', '<image|>', '<|audio|>', '<|audio>', '<audio|>'],
 };
 /** What its template puts where a picture is. */
 const MARK = {
@@ -131,6 +136,36 @@ const MARK = {
   lfm2_vl: '<image>',
   gemma4: '<|image|>',
 };
+
+const SOUND: ReferenceSound = {
+  hidden: 64,
+  heads: 4,
+  layers: 2,
+  channels: [128, 6],
+  taps: 5,
+  chunk: 12,
+  left: 13,
+  cap: 50,
+  factor: 0.5,
+  eps: 1e-6,
+  out: 72,
+  clipped: true,
+};
+const audioConfig = (sound: ReferenceSound): Record<string, unknown> => ({
+  model_type: 'gemma4_audio',
+  hidden_size: sound.hidden,
+  num_attention_heads: sound.heads,
+  num_hidden_layers: sound.layers,
+  subsampling_conv_channels: sound.channels,
+  conv_kernel_size: sound.taps,
+  attention_chunk_size: sound.chunk,
+  attention_context_left: sound.left,
+  attention_logit_cap: sound.cap,
+  residual_weight: sound.factor,
+  rms_norm_eps: sound.eps,
+  output_proj_dims: sound.out,
+  use_clipped_linears: sound.clipped,
+});
 
 function addedTokens({ added_tokens: before }: Record<string, unknown>, first: number, own: string[]): unknown[] {
   const more = own.map((content, at) => {
@@ -155,6 +190,7 @@ export function makeRandomVision({
   tower: changes = {},
   scale = kind === 'gemma4' ? 3 : 2,
   imageToken = 300,
+  sound: hearing,
 }: RandomVisionOptions = {}): RandomVision {
   const gemma = kind === 'gemma3';
   const lfm2 = kind === 'lfm2_vl';
@@ -195,6 +231,59 @@ export function makeRandomVision({
   if (qwen) addQwen();
   else if (gemma4) addGemma4();
   else addSiglip();
+  const sound = hearing && { ...SOUND, ...hearing };
+  if (sound) addSound(sound);
+  function addSound({ hidden: own, heads: parts, layers: count, channels, taps, out, clipped }: ReferenceSound): void {
+    const at = 'model.audio_tower';
+    for (const [layer, rows] of channels.entries()) {
+      const inputs = layer === 0 ? 1 : channels[0];
+      add(`${at}.subsample_conv_projection.layer${layer}.conv.weight`, [rows, inputs, 3, 3], 1 / Math.sqrt(9 * inputs));
+      add(`${at}.subsample_conv_projection.layer${layer}.norm.weight`, [rows], 0.2, 1);
+    }
+    const joined = 32 * channels[1];
+    add(`${at}.subsample_conv_projection.input_proj_linear.weight`, [own, joined], 1.5 / Math.sqrt(joined));
+    for (let layer = 0; layer < count; layer++) {
+      const block = `${at}.layers.${layer}`;
+      const halves = ['feed_forward1', 'feed_forward2'];
+      for (const name of [
+        ...halves.flatMap((half) => [`${half}.pre_layer_norm`, `${half}.post_layer_norm`]),
+        'norm_pre_attn',
+        'norm_post_attn',
+        'norm_out',
+        'lconv1d.pre_layer_norm',
+        'lconv1d.conv_norm',
+      ])
+        add(`${block}.${name}.weight`, [own], 0.2, 1);
+      for (const [name, rows, columns] of [
+        ...halves.flatMap((half) => [
+          [`${half}.ffw_layer_1`, 4 * own, own] as const,
+          [`${half}.ffw_layer_2`, own, 4 * own] as const,
+        ]),
+        ...['q_proj', 'k_proj', 'v_proj', 'post'].map((part) => [`self_attn.${part}`, own, own] as const),
+        ['lconv1d.linear_start', 2 * own, own] as const,
+        ['lconv1d.linear_end', own, own] as const,
+      ]) {
+        add(`${block}.${name}.linear.weight`, [rows, columns], 1.5 / Math.sqrt(columns));
+        if (clipped) addBounds(`${block}.${name}`);
+      }
+      add(`${block}.self_attn.relative_k_proj.weight`, [own, own], 1.5 / Math.sqrt(own));
+      add(`${block}.self_attn.per_dim_scale`, [own / parts], 0.5, 1);
+      add(`${block}.lconv1d.depthwise_conv1d.weight`, [own, 1, taps], 0.5);
+    }
+    add(`${at}.output_proj.weight`, [out, own], 1.5 / Math.sqrt(own));
+    add(`${at}.output_proj.bias`, [out], 0.3);
+    add('model.embed_audio.embedding_projection.weight', [textWidth, out], 2 / Math.sqrt(out));
+  }
+  /** Different for each, and narrow enough to show. */
+  function addBounds(name: string): void {
+    for (const [bound, mean] of [
+      ['input_min', -1.1],
+      ['input_max', 1.1],
+      ['output_min', -1.4],
+      ['output_max', 1.4],
+    ] as const)
+      add(`${name}.${bound}`, [], 0.1, mean);
+  }
   function addQwen(): void {
     const { places = 0, taps = [] } = tower as ReferenceTower;
     const at = 'model.visual';
@@ -234,15 +323,7 @@ export function makeRandomVision({
         ['mlp.down_proj', hidden, width] as const,
       ]) {
         add(`${block}.${name}.linear.weight`, [rows, columns], 1.5 / Math.sqrt(columns));
-        if (!clipped) continue;
-        // Different for each, and narrow enough to show.
-        for (const [bound, mean] of [
-          ['input_min', -1.1],
-          ['input_max', 1.1],
-          ['output_min', -1.4],
-          ['output_max', 1.4],
-        ] as const)
-          add(`${block}.${name}.${bound}`, [], 0.1, mean);
+        if (clipped) addBounds(`${block}.${name}`);
       }
     }
     if (standardized) {
@@ -311,6 +392,7 @@ export function makeRandomVision({
             architectures: ['Gemma4ForConditionalGeneration'],
             image_token_id: imageToken,
             vision_soft_tokens_per_image: own.rows,
+            ...(sound && { audio_token_id: imageToken + 3, audio_config: audioConfig(sound) }),
           }
         : lfm2
           ? {
@@ -429,5 +511,6 @@ export function makeRandomVision({
     weights: new Map([...decoder.weights, ...vision]),
     tower,
     scale,
+    sound,
   };
 }

@@ -43,6 +43,7 @@ export function asNamed(index: TensorIndex, config: ModelConfig): TensorIndex {
   }
   const totalBytes = [...tensors.values()].reduce((sum, { start, end }) => sum + end - start, 0);
   if (config.vision) addVision(tensors, index, config.vision);
+  if (config.sound) addSound(tensors, index);
   for (const { layers, tensors: all } of [config, headModel(config)].filter((model) => model !== undefined)) {
     for (const [layer, { mlp }] of layers.entries()) {
       const names = numbered(all, layer).experts;
@@ -109,6 +110,21 @@ function addVision(tensors: Map<string, TensorEntry>, index: TensorIndex, { towe
     else tensors.set(name, entry.shape.length === 0 ? { ...named, shape: [1] } : named);
   }
 }
+
+/** An encoder of sound's under `sound.`, where kernels are vectors, and numbers by themselves vectors of one. */
+function addSound(tensors: Map<string, TensorEntry>, index: TensorIndex): void {
+  for (const [stored, entry] of index.tensors) {
+    const [, isTower, bare] = /^(?:model\.)?(?:(audio_tower\.)|embed_audio\.embedding_)(.*)$/.exec(stored) ?? [];
+    if (bare === undefined) continue;
+    const own = bare.replace('.linear.weight', '.weight').replace(/(per_dim_scale)$/, '$1.weight');
+    const name = isTower ? `sound.${own}` : `sound.${own.replace('projection', 'project')}`;
+    tensors.set(name, asVector({ ...entry, name }));
+  }
+}
+
+/** What is no matrix. */
+export const asVector = (entry: TensorEntry): TensorEntry =>
+  entry.shape.length === 2 ? entry : { ...entry, shape: [entry.shape.reduce((a, b) => a * b, 1)] };
 
 /** Kernels [rows, 3, patch, patch], or of several frames, which are the same of a picture; or rows whose pixels have their channels side by side. */
 function patchRows(entry: TensorEntry, rows: number, patch: number): TensorEntry {

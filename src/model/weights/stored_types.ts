@@ -36,7 +36,7 @@ function matrixTypeOf(entries: readonly TensorEntry[]): MatrixType {
 /**
  * The types that keep what a checkpoint says: of one without blocks that of the most bytes, as one in 16 bits may well have a table in 32.
  * Tensors that one matrix is made of have one type. Experts and others that have one of their own (`precision`) don't count,
- * nor do encoders of images.
+ * nor do encoders.
  */
 export function storedTypes({ tensors }: TensorIndex, config: ModelConfig): WeightTypes {
   const bytes = new Map<MatrixType, number>([['f16', 0]]);
@@ -44,7 +44,7 @@ export function storedTypes({ tensors }: TensorIndex, config: ModelConfig): Weig
     bytes.set(type, (bytes.get(type) ?? 0) + end - start);
   };
   const most = (): MatrixType => [...bytes].reduce((a, b) => (b[1] > a[1] ? b : a))[0];
-  const entries = [...tensors.values()].filter(({ name }) => !name.startsWith('vision.'));
+  const entries = [...tensors.values()].filter(({ name }) => !/^(vision|sound)\./.test(name));
   if (!entries.some(({ dtype }) => isBlockType(dtype))) {
     for (const entry of entries) add(ownType(entry, undefined), entry);
     return most();

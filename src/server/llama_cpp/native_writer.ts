@@ -107,7 +107,7 @@ export const propsOf = ({ info, texts }: ServingModel, name: string): object => 
   total_slots: info.slots,
   model_alias: name,
   model_path: info.name,
-  modalities: { vision: info.imagePlaceholder !== undefined, audio: false },
+  modalities: { vision: info.imagePlaceholder !== undefined, audio: info.soundPlaceholder !== undefined },
   chat_template: texts.template,
   bos_token: texts.bos,
   eos_token: texts.eos,

@@ -8,7 +8,7 @@ import {
   type TokenLogprobs,
   type ToolCall,
 } from '../../index.js';
-import { hasImages } from '../../engine/serving/prompt_tokens.js';
+import { hasMedia } from '../../engine/serving/prompt_tokens.js';
 import { ApiError, badRequest, toApiError } from '../api_error.js';
 import { withDelta } from '../../chat_formats/tools.js';
 import type { CompletionCall } from './fields.js';
@@ -140,11 +140,11 @@ async function ask(
   wait: FormWait,
 ): Promise<Completion> {
   let prompts = asked;
-  if (asked.some(hasImages)) {
+  if (asked.some(hasMedia)) {
     try {
       prompts = await Promise.all(asked.map((prompt) => model.readPrompt(prompt, options)));
     } catch (error) {
-      // A picture that can't be read is the client's.
+      // A picture or recording that can't be read is the client's.
       const isTheirs = error instanceof SplitkvError && (error.code === 'format' || error.code === 'limit');
       throw signal.aborted
         ? stopped()

@@ -255,6 +255,7 @@ export function checkMessages(messages: readonly unknown[], most: number, name =
 }
 
 const IMAGES = ['image_url', 'input_image', 'image'];
+const SOUND_FORMATS = /^[a-z0-9-]{1,20}$/;
 /** In the types of parts that are no texts, such as `image_url` and `input_audio`. */
 const MEDIA = [
   ['image', 'images'],
@@ -275,7 +276,7 @@ interface PartsOptions {
 }
 
 /**
- * What a message's content says: a text, or parts, where some are images: the address of each is a `data:` URL.
+ * What a message's content says: a text, or parts, where some are images, whose addresses are `data:` URLs, or recordings.
  * @param name the content's place in the body, for errors
  * @throws ApiError 400
  */
@@ -283,7 +284,7 @@ export function contentOfParts(
   content: unknown,
   name: string,
   { types, left = [], between = '', isEmptyTaken = true }: PartsOptions,
-  takesImages = true,
+  takesMedia = true,
 ): string | readonly ContentPart[] {
   if (typeof content === 'string') return content;
   const expected = `a text, or a list of parts {"type": "${types[0]}", "text": "..."}`;
@@ -295,9 +296,10 @@ export function contentOfParts(
     const of = isObject(part) ? part : {};
     const { type } = of;
     if (typeof type === 'string' && left.includes(type)) return [];
-    if (takesImages && IMAGES.includes(String(type))) {
+    if (takesMedia && IMAGES.includes(String(type))) {
       return [{ type: 'image_url', image_url: { url: imageUrlOf(of, at) } }];
     }
+    if (takesMedia && type === 'input_audio') return [{ type, input_audio: soundOf(of, at) }];
     if (typeof type === 'string' && types.includes(type)) return [{ type: 'text', text: textAt(of, 'text', at) }];
     const media = MEDIA.find(([part]) => typeof type === 'string' && type.includes(part))?.[1];
     const why =
@@ -309,7 +311,7 @@ export function contentOfParts(
   return texts.length < parts.length ? parts : texts.join(between);
 }
 
-/** The same where there may be no images. @throws ApiError 400 */
+/** The same where there may be none of these. @throws ApiError 400 */
 export const textOfParts = (content: unknown, name: string, options: PartsOptions): string =>
   contentOfParts(content, name, options, false) as string;
 
@@ -323,6 +325,13 @@ function imageUrlOf({ image_url: given, source }: Readonly<Record<string, unknow
     `${name} is an image at ${show(found)}; expected a data: URL: this server reads images from nowhere else`,
     name,
   );
+}
+
+/** In OpenAI's words. @throws ApiError 400 */
+function soundOf({ input_audio: given }: Readonly<Record<string, unknown>>, name: string) {
+  const { data, format } = isObject(given) ? given : {};
+  if (typeof data === 'string' && typeof format === 'string' && SOUND_FORMATS.test(format)) return { data, format };
+  throw badRequest(`${name}.input_audio: expected {"data": "base64", "format": "wav"}`, name);
 }
 
 /** A text of an item. @param name the item's place in the body @throws ApiError 400 */

@@ -6,7 +6,7 @@
 
 import {
   embedTokens,
-  hasImages,
+  hasMedia,
   needTokenizer,
   type PromptReader,
   promptTokens,
@@ -45,9 +45,9 @@ const prompted = <Call extends CompletionCall>(
     try {
       return {
         ...call,
-        // Images are computed where the model is.
+        // Images and recordings are computed where the model is.
         prompts: call.prompts.map((prompt) =>
-          hasImages(prompt) ? prompt : promptTokens(prompt, room, call.options as ChatOptions),
+          hasMedia(prompt) ? prompt : promptTokens(prompt, room, call.options as ChatOptions),
         ),
         options: withTokens(call.prompts, call.options, reader),
       };

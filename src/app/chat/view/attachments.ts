@@ -2,6 +2,7 @@ import { messageOf, SplitkvError, tried } from '../../../base/errors.js';
 import { formatBytes, toBase64 } from '../../../base/math.js';
 import { IMAGE_LIMITS, readHeader } from '../../../images/header.js';
 import { make, makeButton, name } from '../../shared/dom.js';
+import { SOUND_LIMITS } from '../../../sound/limits.js';
 import type { Attached } from '../attached.js';
 import type { Say } from '../strings.js';
 import { icon, iconButton } from './icons.js';
@@ -38,8 +39,17 @@ export async function readAttached(
 
 async function read(file: File, say: Say): Promise<Attached> {
   const { name } = file;
-  const most = file.type.startsWith('image/') ? IMAGE_LIMITS.bytes : LONGEST_TEXT;
+  const isSound = file.type.startsWith('audio/');
+  const most = isSound ? SOUND_LIMITS.bytes : file.type.startsWith('image/') ? IMAGE_LIMITS.bytes : LONGEST_TEXT;
   if (file.size > most) throw new Error(say('too_large', { name, most: formatBytes(most) }));
+  if (isSound) {
+    const [{ decodeSound }, { wavFile }] = await Promise.all([
+      import('../../../sound/decode.js'),
+      import('../../../sound/wav_file.js'),
+    ]);
+    // Small, and of a kind that is read where the model may be.
+    return { name, audio: `data:audio/wav;base64,${toBase64(wavFile(await decodeSound(file)))}` };
+  }
   const bytes = new Uint8Array(await file.arrayBuffer());
   let format: string;
   try {
@@ -118,10 +128,10 @@ function picture(image: string, about: string, grows: boolean): HTMLElement {
   return button;
 }
 
-function text({ name: called, text: all }: Attached, opens: boolean, about: string): HTMLElement {
+function text({ name: called, text: all, audio }: Attached, opens: boolean, about: string): HTMLElement {
   const size = all === undefined ? '' : formatBytes(new TextEncoder().encode(all).length);
   const head = [
-    icon('file'),
+    icon(audio === undefined ? 'file' : 'microphone'),
     make('span', 'chip-name', all === undefined ? about : called),
     make('span', 'chip-size', size),
   ];

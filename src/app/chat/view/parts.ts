@@ -16,7 +16,7 @@ import STYLE from './style.css?raw';
 const LONG_PASTE = 2000;
 /** Of iPhones, whose own format pages can't read, these make JPEG. */
 const ACCEPTED =
-  'image/png,image/jpeg,image/webp,image/gif,text/*,.md,.json,.csv,.tsv,.xml,.yaml,.yml,.toml,.log,.py,.js,.ts,.tsx,.jsx,.rs,.go,.c,.h,.cpp,.java,.rb,.php,.sh,.sql';
+  'image/png,image/jpeg,image/webp,image/gif,audio/*,text/*,.md,.json,.csv,.tsv,.xml,.yaml,.yml,.toml,.log,.py,.js,.ts,.tsx,.jsx,.rs,.go,.c,.h,.cpp,.java,.rb,.php,.sh,.sql';
 
 export interface PartsHost extends LogHost {
   send(text: string): void;
@@ -29,6 +29,8 @@ export interface PartsHost extends LogHost {
   chosen(files: readonly File[]): void;
   /** Files that are to go with the next question. */
   attach(files: readonly File[]): void;
+  /** What the microphone heard is to go with it, too. */
+  recorded(recording: Promise<File>): void;
   /** What is to be asked was changed. */
   edited(): void;
   dropped(entries: readonly (FileSystemEntry | File)[]): void;
@@ -47,6 +49,9 @@ export class ChatParts {
   readonly #send = make('button', 'icon-button main', icon('send'));
   readonly #attach = iconButton('attach', () => this.#pick());
   readonly #camera = iconButton('camera', () => this.#pick('environment'), 'camera');
+  readonly #microphone = iconButton('microphone', () => void this.#record(), 'microphone');
+  /** Ends what is being recorded. */
+  #recording: AbortController | undefined;
   readonly #tray = hidden(make('div', 'tray'));
   readonly #down = hidden(iconButton('down', () => this.#focusAfter(() => this.#scroll()), 'down'));
   readonly field = make('textarea', '');
@@ -110,7 +115,7 @@ export class ChatParts {
     );
     this.#body.append(inner);
     this.#tray.ariaLive = 'polite';
-    const buttons = [this.#attach, this.#camera, this.field, this.#send, this.#stop];
+    const buttons = [this.#attach, this.#camera, this.#microphone, this.field, this.#send, this.#stop];
     const composer = make('div', 'composer', this.#label, this.#tray, ...buttons);
     const form = make('form', 'ask', composer);
     const header = make('header', '', this.name, this.status, this.#details, this.#models, this.#settings, this.#clear);
@@ -150,6 +155,8 @@ export class ChatParts {
     name(this.#down, text('to_the_end'));
     name(this.#attach, text('attach'));
     name(this.#camera, text('take_picture'));
+    name(this.#microphone, text('record'));
+    this.#microphone.ariaPressed = 'false';
     this.#facts.role = 'group';
     this.#label.textContent = text('message');
     this.#fillEmpty();
@@ -376,6 +383,24 @@ export class ChatParts {
     if (isPhoto) input.capture = capture;
     input.addEventListener('change', () => this.on.attach([...(input.files ?? [])]));
     input.click();
+  }
+
+  /** Whether there is a microphone's button. */
+  hears(does: boolean): void {
+    this.frame.classList.toggle('hears', does);
+    if (!does) this.#recording?.abort();
+  }
+
+  /** Begins, or ends what was begun. */
+  async #record(): Promise<void> {
+    if (this.#recording) return this.#recording.abort();
+    const { signal } = (this.#recording = new AbortController());
+    this.#microphone.ariaPressed = 'true';
+    const recording = import('./microphone.js').then(({ record }) => record(signal, this.on.text('recording')));
+    this.on.recorded(recording);
+    await recording.catch(() => {});
+    this.#recording = undefined;
+    this.#microphone.ariaPressed = 'false';
   }
 
   /** What goes with the next question. @param note what is to be known of it @param change takes what is left */

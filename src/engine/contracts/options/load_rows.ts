@@ -42,8 +42,14 @@ const model = inGroup('Model', 'models.md', {
     type: 'boolean',
     at: ['cli', 'attribute'],
   },
+  sound: {
+    help: "prompts may have recordings: the model's encoder of sound is loaded, too, on the first rank",
+    page: 'library.md#sound',
+    type: 'boolean',
+    at: ['cli', 'attribute'],
+  },
   mmproj: {
-    help: "a GGUF model's encoder of images, a file beside it; turns `images` on",
+    help: "a GGUF model's encoder, a file beside it; turns `images` on, unless `sound` is",
     default: 'mmproj-*.gguf',
     page: 'library.md#images',
     type: 'string',

@@ -43,7 +43,7 @@ import { LOAD_ROWS } from '../../contracts/options/load_rows.js';
 import { isSwitch, type OptionRow } from '../../contracts/options/row.js';
 import { randomSeed } from '../../ranks/sampling/sampling.js';
 import {
-  hasImages,
+  hasMedia,
   needTokenizer,
   promptIds,
   type PromptReader,
@@ -205,12 +205,15 @@ class SharedModel implements Model, TalkOf {
     readonly client: ShareClient,
     readonly reader: PromptReader,
   ) {
-    const { imagePlaceholder } = this.info;
+    const { imagePlaceholder: images, soundPlaceholder: sounds } = this.info;
     this.chat = { completions: chatCompletions(this.info.name, (prompt, options) => this.generate(prompt, options)) };
     this.pictures =
-      imagePlaceholder === undefined
+      images === undefined && sounds === undefined
         ? undefined
-        : { placeholder: () => imagePlaceholder, ids: (prompt, _, options) => this.readPrompt(prompt, options) };
+        : {
+            placeholders: () => defined({ images, sounds }),
+            ids: (prompt, _, options) => this.readPrompt(prompt, options),
+          };
   }
 
   get #facts(): HostFacts {
@@ -313,7 +316,7 @@ class SharedModel implements Model, TalkOf {
   }
 
   async readPrompt(prompt: Prompt, options: TokenizeOptions = {}): Promise<readonly number[]> {
-    if (!hasImages(prompt)) return promptIds(prompt, this.reader, undefined, options);
+    if (!hasMedia(prompt)) return promptIds(prompt, this.reader, undefined, options);
     return this.client.ask('readPrompt', [prompt, options]);
   }
 

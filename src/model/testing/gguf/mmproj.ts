@@ -1,5 +1,6 @@
 import { f32, type GgufTensor, type GgufValue, text, u32, writeGguf } from './file.js';
 import type { WritableType } from '../../../loader/gguf/testing/quantise.js';
+import type { ReferenceSound } from '../reference/sound.js';
 import type { RandomVision } from '../random_vision.js';
 import { modelToGguf } from './model.js';
 import { vocabularyMetadata } from './vocabulary.js';
@@ -45,6 +46,57 @@ const RENAMES: readonly (readonly [from: RegExp, to: string])[] = [
   [/^model\.multi_modal_projector\.layer_norm\./, 'mm.input_norm.'],
   [/^model\.multi_modal_projector\.linear_([12])\./, 'mm.$1.'],
 ];
+/** Of sound, in the words of tensor_mapping.py, which has two norms the other way round. */
+const SOUND_NAMES: Readonly<Record<string, string>> = {
+  'feed_forward1.pre_layer_norm': 'ffn_norm',
+  'feed_forward1.ffw_layer_1': 'ffn_up',
+  'feed_forward1.ffw_layer_2': 'ffn_down',
+  'feed_forward1.post_layer_norm': 'ffn_post_norm',
+  'feed_forward2.pre_layer_norm': 'ffn_norm_1',
+  'feed_forward2.ffw_layer_1': 'ffn_up_1',
+  'feed_forward2.ffw_layer_2': 'ffn_down_1',
+  'feed_forward2.post_layer_norm': 'ffn_post_norm_1',
+  norm_pre_attn: 'attn_pre_norm',
+  norm_post_attn: 'attn_post_norm',
+  norm_out: 'ln2',
+  'self_attn.q_proj': 'attn_q',
+  'self_attn.k_proj': 'attn_k',
+  'self_attn.v_proj': 'attn_v',
+  'self_attn.post': 'attn_out',
+  'self_attn.relative_k_proj': 'attn_k_rel',
+  'self_attn.per_dim_scale': 'per_dim_scale.weight',
+  'lconv1d.pre_layer_norm': 'conv_norm',
+  'lconv1d.conv_norm': 'norm_conv',
+  'lconv1d.linear_start': 'conv_pw1',
+  'lconv1d.linear_end': 'conv_pw2',
+  'lconv1d.depthwise_conv1d': 'conv_dw',
+};
+const SOUND_ENDS: Readonly<Record<string, string>> = {
+  'model.audio_tower.subsample_conv_projection.input_proj_linear.weight': 'a.input_projection.weight',
+  'model.audio_tower.output_proj.weight': 'a.pre_encode.out.weight',
+  'model.audio_tower.output_proj.bias': 'a.pre_encode.out.bias',
+  'model.embed_audio.embedding_projection.weight': 'mm.a.input_projection.weight',
+};
+
+/** As convert_hf_to_gguf.py stores a tensor of an encoder of sound: softplus of scales, taps without the axis between. */
+function soundTensor(from: string, shape: readonly number[], data: Float32Array): GgufTensor {
+  const [, layer, part = '', end] =
+    /layers\.(\d+)\.(.*?)(?:\.linear)?(\.weight|\.(?:in|out)put_m(?:in|ax)|)$/.exec(from) ?? [];
+  const conv = /layer([01])\.(conv|norm)\.weight$/.exec(from);
+  const name =
+    SOUND_ENDS[from] ??
+    (conv
+      ? `a.conv1d.${conv[1]}.${conv[2] === 'norm' ? 'norm.' : ''}weight`
+      : `a.blk.${layer}.${SOUND_NAMES[part]}${end}`);
+  const isScale = part === 'self_attn.per_dim_scale';
+  return {
+    name,
+    shape: shape.length === 0 ? [1] : part === 'lconv1d.depthwise_conv1d' ? [shape[0]!, shape[2]!] : shape,
+    data: isScale ? data.map((value) => Math.log(1 + Math.exp(value))) : data,
+  };
+}
+
+const isSound = (name: string): boolean => /^model\.(audio_tower|embed_audio)\./.test(name);
 const isVision = (name: string): boolean =>
   /^(model\.)?(vision_model|connector|visual|vision_tower|multi_modal_projector|embed_vision)\./.test(name);
 
@@ -71,6 +123,19 @@ function kernelOf(data: Float32Array, patch: number): Pick<GgufTensor, 'shape' |
   return { shape: [data.length / columns, 3, patch, patch], data: out };
 }
 
+const soundMetadata = ({ hidden, heads, layers }: ReferenceSound, textWidth: number): Record<string, GgufValue> => ({
+  'clip.has_audio_encoder': { type: 'bool', value: true },
+  'clip.audio.projector_type': text('gemma4a'),
+  'clip.audio.embedding_length': u32(hidden),
+  'clip.audio.feed_forward_length': u32(4 * hidden),
+  'clip.audio.block_count': u32(layers),
+  'clip.audio.projection_dim': u32(textWidth),
+  'clip.audio.attention.head_count': u32(heads),
+  // As it stands in files: not what the model was trained with.
+  'clip.audio.attention.layer_norm_epsilon': f32(1e-5),
+  'clip.audio.num_mel_bins': u32(128),
+});
+
 export interface MmprojOptions {
   readonly metadata?: Readonly<Record<string, GgufValue>>;
   readonly typeOf?: (name: string, shape: readonly number[]) => WritableType | undefined;
@@ -79,7 +144,7 @@ export interface MmprojOptions {
 
 /** The encoder of a random model as convert_hf_to_gguf.py --mmproj writes it: 1 is added to Gemma 3's norm. */
 export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8Array<ArrayBuffer> {
-  const { tower, scale, weights, config } = made;
+  const { tower, scale, weights, config, sound } = made;
   const { kind } = config.vision!;
   const { places = 0, taps = [] } = tower;
   const qwen = kind === 'any size';
@@ -97,7 +162,7 @@ export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8
     'general.type': text('mmproj'),
     'clip.has_vision_encoder': { type: 'bool', value: true },
     ...(gemma4
-      ? { 'clip.vision.projector_type': text(types[kind]), 'clip.audio.projector_type': text('gemma4a') }
+      ? { 'clip.vision.projector_type': text(types[kind]), ...(sound ? soundMetadata(sound, config.hiddenSize) : {}) }
       : { 'clip.projector_type': text(types[kind]), 'clip.use_gelu': { type: 'bool', value: true } }),
     'clip.vision.image_size': u32(gemma4 ? 224 : places ? places * tower.patch : tower.image),
     'clip.vision.patch_size': u32(tower.patch),
@@ -124,6 +189,10 @@ export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8
     ...options.metadata,
   };
   const tensors = [...weights].flatMap(([from, { shape, data }]): GgufTensor[] => {
+    if (isSound(from)) {
+      const own = soundTensor(from, shape, data);
+      return [{ ...own, name: options.rename?.(own.name) ?? own.name }];
+    }
     if (!isVision(from)) return [];
     const usual = RENAMES.reduce((name, [before, after]) => name.replace(before, after), from);
     const level = /deepstack_merger_list\.(\d+)\.(linear_)?/.exec(usual);
@@ -141,11 +210,11 @@ export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8
 
 /** The text part with its tokenizer. */
 export function textGgufOf(
-  { config: { vision: _, ...config }, weights, files }: RandomVision,
+  { config: { vision: _v, sound: _s, ...config }, weights, files }: RandomVision,
   typeOf?: MmprojOptions['typeOf'],
 ): Uint8Array<ArrayBuffer> {
   const json = (name: string): never => JSON.parse(new TextDecoder().decode(files.get(name))) as never;
-  const own = new Map([...weights].filter(([name]) => !isVision(name)));
+  const own = new Map([...weights].filter(([name]) => !isVision(name) && !isSound(name)));
   const metadata = vocabularyMetadata(json('tokenizer.json'), json('tokenizer_config.json'), {
     pre: 'gpt-2',
     vocabSize: config.vocabSize,

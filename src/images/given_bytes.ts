@@ -1,0 +1,54 @@
+import { formatError, usageError } from '../base/errors.js';
+import { baseAddress } from '../base/platform.js';
+
+/** A file as it is given: its bytes, a `data:` URL of them, or in a page a URL of its own origin. */
+export type GivenFile = Blob | Uint8Array | ArrayBuffer | string | URL;
+
+/** Where a class isn't there, nothing is of it. */
+export const isOf = (name: string, value: unknown): boolean => {
+  const made = (globalThis as Record<string, unknown>)[name];
+  return typeof made === 'function' && value instanceof made;
+};
+
+/**
+ * What is in it.
+ * @param what it is, such as `an image`, for errors
+ * @returns undefined for what is no file
+ * @throws SplitkvError `usage` for an address elsewhere or one that can't be read, `format` for a broken `data:` URL
+ */
+export async function givenBytes(source: unknown, what: string): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  if (source instanceof Uint8Array) return Uint8Array.from(source);
+  if (source instanceof ArrayBuffer) return new Uint8Array(source);
+  if (isOf('Blob', source)) return new Uint8Array(await (source as Blob).arrayBuffer());
+  return typeof source === 'string' || source instanceof URL ? fromUrl(String(source), what) : undefined;
+}
+
+async function fromUrl(url: string, what: string): Promise<Uint8Array<ArrayBuffer>> {
+  if (url.startsWith('data:')) return dataUrlBytes(url, what);
+  const { location } = globalThis as { location?: Location };
+  const own = location && URL.canParse(url, baseAddress()) && new URL(url, baseAddress());
+  const isOwn = own && (own.protocol === 'blob:' || own.origin === location.origin);
+  const named = `${what.replace(/^an? /, '')} ${url.slice(0, 100)}`;
+  if (!isOwn) {
+    throw usageError(
+      `${named}: only data: URLs are read${location ? ", and addresses of this page's own origin" : ''}: fetch it and give its bytes`,
+    );
+  }
+  const answer = await fetch(own);
+  if (!answer.ok) throw usageError(`${named}: HTTP ${answer.status}`);
+  return new Uint8Array(await answer.arrayBuffer());
+}
+
+/** @throws SplitkvError `format` for what is no `data:` URL of base64 */
+export function dataUrlBytes(url: string, what = 'an image'): Uint8Array<ArrayBuffer> {
+  const [, base64] = /^data:[^,]*;base64,([\w+/=\s-]*)$/i.exec(url) ?? [];
+  if (base64 === undefined) {
+    const type = what === 'an image' ? 'image/png' : 'audio/wav';
+    throw formatError(`${what} as a data: URL: expected data:${type};base64,... or its like`);
+  }
+  try {
+    return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+  } catch (error) {
+    throw formatError(`${what} as a data: URL whose base64 is broken`, error);
+  }
+}
