@@ -1,7 +1,7 @@
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { afterAll, describe, expect, test, vi } from 'vitest';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { drawn } from '../../gpu/testing/draw.js';
 import { writeSafetensors } from '../../loader/testing/write_safetensors.js';
@@ -16,6 +16,7 @@ import { EngineServingModel, serve } from '../faces/serving_model.js';
 import { openRunner } from '../testing/open_runner.js';
 import { somePrompt } from '../testing/run_bits.js';
 import type { CompletionOptions, ServingModel } from './api.js';
+import { type Choices, Speculation } from './speculation/speculation.js';
 
 const made = makeRandomModel({ seed: 51 });
 const one = randomAdapter(made, { seed: 1 });
@@ -115,7 +116,17 @@ describe('requests of different adapters', () => {
       try {
         const alone = [];
         for (const each of asked) alone.push((await answer(model, each.prompt, optionsOf(each.adapter))).seen);
+        // Drafts of all are verified in one step, though they are wrong.
+        const chosen = vi.spyOn(Speculation.prototype, 'choose');
+        const drafts = [5, 6, 7];
+        vi.spyOn(Speculation.prototype, 'propose').mockImplementation(function (this: Speculation) {
+          this.tries = 3;
+          return [{ length: 3, sureness: 0.5, tokens: (count) => drafts.slice(0, count) }];
+        });
         const together = await Promise.all(asked.map((each) => answer(model, each.prompt, optionsOf(each.adapter))));
+        const tried = chosen.mock.results.map(({ value }) => (value as Choices | undefined)?.filter(Boolean).length);
+        vi.restoreAllMocks();
+        if (plan.speculate) expect(Math.max(...tried.map((count) => count ?? 0))).toBeGreaterThan(1);
         expect(together.map(({ seen }) => seen)).toEqual(alone);
         expect(alone[1]).toEqual(without.seen);
         expect(alone[0]).not.toEqual(alone[1]);
