@@ -100,7 +100,7 @@ export interface BlockRows {
   /** From a row to the next. */
   readonly rowBytes: number;
   /** Of all numbers, beside what is in blocks: of NVFP4 alone. Default 1. */
-  readonly factor?: number;
+  readonly factor?: number | undefined;
 }
 
 export const isCodebook = (type: PackedType): type is CodebookType => /^(iq[123]|tq1)/.test(type);

@@ -14,6 +14,7 @@ export { parseIntegrity } from './sources/integrity.js';
 export { cachedSource, deleteCached, listCached, type OpenOptions, openSource } from './open_source.js';
 export { around, readJson, readText, type Source, TOKENIZER_CONFIG_LIMITS, TOKENIZER_LIMITS } from './source.js';
 export { readTensorIndex, type TensorEntry, type TensorIndex } from './tensor_index.js';
+export { scaledView } from './scaled_view.js';
 export { matrixShape, type RowPiece, storedBlocks, TensorReader } from './tensor_reader.js';
 export {
   absorbedView,
@@ -21,7 +22,6 @@ export {
   columnsView,
   orderedView,
   rowsView,
-  scaledView,
   summedView,
   transposedView,
   vectorView,

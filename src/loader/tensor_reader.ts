@@ -33,7 +33,7 @@ export interface BlockPiece extends Omit<RowPiece, 'data'> {
   readonly data: Uint8Array<ArrayBuffer>;
   readonly blocks: SliceBlocks;
   /** As of `RawPiece`. */
-  readonly factor: number;
+  readonly factor: number | undefined;
 }
 
 type StreamOptions = Pick<StreamRowsOptions, 'signal' | 'onBytes'> & {
@@ -127,13 +127,10 @@ export class TensorReader {
   async *streamBlocks(name: string, options: StreamRowsOptions = {}): AsyncGenerator<BlockPiece, void, void> {
     const [slice, stream] = this.#streamed(name, options);
     const blocks = known(slice.blocks, 'blocks of a tensor');
-    let factor = 1;
-    const copy = (raw: RawPiece, out: Uint8Array): void => {
-      raw.copyTo?.(out);
-      ({ factor = 1 } = raw);
-    };
+    let last: RawPiece | undefined;
+    const copy = (raw: RawPiece, out: Uint8Array): void => (last = raw).copyTo?.(out);
     for await (const piece of streamPieces(slice, stream, blocks.rowBytes, Uint8Array, copy))
-      yield { ...piece, blocks, factor };
+      yield { ...piece, blocks, factor: last?.factor };
   }
 
   #streamed(name: string, options: StreamRowsOptions): [RowSlice, StreamOptions] {

@@ -36,7 +36,7 @@ export interface KeptPlanes {
    * To a lane of tiles that are zero there: the first word of its first unit is `word`, what 32 rows of the block have beside their units
    * begins at word `first`. `factor`: as of `BlockRows`.
    */
-  pack(block: DataView, tiles: KeptTiles, word: number, first: number, lane: number, factor: number): void;
+  pack(block: DataView, tiles: KeptTiles, word: number, first: number, lane: number, factor?: number): void;
   /** How a kernel reads them (weights_wgsl.ts). */
   readonly wgsl: string;
 }
@@ -95,7 +95,7 @@ export function packKeptRow(
   bytes: Uint8Array,
   at: number,
   inFeatures: number,
-  factor = 1,
+  factor?: number,
 ): void {
   const { bytes: blockBytes, pack } = keptPlanes(type);
   const { elements, words } = KEPT_BLOCKS[type];

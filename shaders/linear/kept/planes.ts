@@ -22,7 +22,7 @@ interface Coded extends Pick<KeptPlanes, 'bytes' | 'factors' | 'resize'> {
   /** The codes of elements 32 group + 4 part on, a byte each. */
   codes(block: DataView, group: number, part: number): number;
   /** Writes what the block's groups have beside their codes. `first`: where 32 rows of the block have it in `to`. */
-  beside(block: DataView, to: Uint32Array, first: number, lane: number, factor: number): void;
+  beside(block: DataView, to: Uint32Array, first: number, lane: number, factor?: number): void;
   /** As weights_kept.wgsl says. */
   readonly lines: string;
   /** What codes stand for. */
@@ -237,7 +237,7 @@ const CODED: Readonly<Record<CodedType, Coded>> = {
     codes: (block, group, part) =>
       (block.getUint32(4 + group * 16 + (part >> 2) * 8 + (part & 1) * 4, true) >>> ((part & 2) * 2)) & LOW,
     /** [unit][lane] of two scales, [lane] the tensor's factor. */
-    beside(block, to, first, lane, factor) {
+    beside(block, to, first, lane, factor = 1) {
       for (let group = 0; group < 2; group++) putHalf(to, first, group, lane, block.getUint16(group * 2, true));
       to[first + 32 + lane] = bitsOf(factor);
     },

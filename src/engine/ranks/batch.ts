@@ -20,8 +20,10 @@ interface StepPrograms {
   /** One decode step up to the last layer's rows; recorded when first needed. */
   layers: Program<RankStep> | undefined;
   /** From rows to sampled ids; recorded when a mode is first needed, without controls or with. */
-  readonly sampling: Map<SamplingMode | `${SamplingMode} controlled`, Program<RankStep>>;
+  readonly sampling: Map<Sampling, Program<RankStep>>;
 }
+
+type Sampling = SamplingMode | `${SamplingMode} controlled`;
 
 /** Slots that are decoded side by side on a rank: their rows, and on ranks that hold rows of the head their sampling. */
 export class Batch {
@@ -37,8 +39,6 @@ export class Batch {
   readonly #needs = new SlotNeeds();
   /** vec2<u32> [slots]: row_info of rows whose first token is to be sampled. */
   readonly #firstInfo: Buffer;
-  /** vec2<u32> [slots]: (0, slot) of the head's rows, on ranks that hold rows of it: of rows that begin the root alone has row_info. */
-  readonly #headInfo: Buffer | undefined;
   /** Those rows: their prompt's last row is in headX. */
   readonly #first = new Set<number>();
 
@@ -67,8 +67,6 @@ export class Batch {
     this.#rows = forward.allocateRows('generated', slots, Math.max(slots, allRows));
     const heads = forward.headRows > 0;
     this.headX = heads ? device.createBuffer('head x', slots * hiddenStride * 4) : undefined;
-    this.#headInfo = heads ? device.createBuffer('head row_info', slots * 8) : undefined;
-    this.#writeHeadInfo((row) => own.firstSlot + row);
     if (heads) {
       const shares = headShares(world);
       this.#sampler = new Sampler(device, {
@@ -91,7 +89,7 @@ export class Batch {
     }));
     for (const programs of own.sizes ? this.#programs : this.#programs.slice(0, 1)) {
       programs.layers = this.#recordLayers(programs);
-      programs.sampling.set('greedy', this.#recordSampling(programs, 'greedy', false));
+      programs.sampling.set('greedy', this.#recordSampling(programs, 'greedy'));
     }
     const { layers, sampling } = nth(this.#programs, 0);
     const first = [layers!, sampling.get('greedy')!];
@@ -122,25 +120,25 @@ export class Batch {
   recordAgain(): void {
     for (const programs of this.#programs) {
       const { layers, sampling } = programs;
-      if (layers) programs.layers = this.#recordLayers(programs);
-      layers?.dispose();
       for (const [key, before] of sampling) {
-        const [mode, controlled] = key.split(' ') as [SamplingMode, string?];
-        sampling.set(key, this.#recordSampling(programs, mode, controlled !== undefined));
+        sampling.set(key, this.#recordSampling(programs, key));
         before.dispose();
       }
+      if (!layers) continue;
+      programs.layers = this.#recordLayers(programs);
+      layers.dispose();
     }
   }
 
-  #recordSampling({ buffers }: StepPrograms, mode: SamplingMode, controlled: boolean): Program<RankStep> {
+  #recordSampling({ buffers }: StepPrograms, key: Sampling): Program<RankStep> {
+    const [mode, controlled] = key.split(' ') as [SamplingMode, 'controlled'?];
     const { forward, world, own } = this;
-    const rowInfo = this.#headInfo;
-    const adapters = buffers.adapters && rowInfo && { ...buffers.adapters, rowInfo };
     const sampler = this.#sampler;
     const rowsOf = world.rowsOf('generated');
     return this.#record('sampling', (recorder) => {
       if (!sampler) return;
-      forward.recordHead(recorder, { ...buffers, adapters }, sampler.logits);
+      // Rows that verify say whose they are.
+      forward.recordHead(recorder, buffers, sampler.logits, own.sizes ? undefined : own.firstSlot);
       const logits = controlled ? sampler.recordControls(recorder) : sampler.logits;
       if (mode === 'whole') {
         recordGatherLogits(recorder, world, logits, { logitsStride: forward.logitsStride, rowsOf });
@@ -160,13 +158,10 @@ export class Batch {
   /** What the present requests are sampled by: the same on every rank. */
   async #samplingNow(programs: StepPrograms): Promise<Program<RankStep>> {
     const mode = this.#sampler?.modeFor(this.#needs.mode) ?? 'greedy';
-    const controlled = this.#needs.controls;
-    const key = controlled ? (`${mode} controlled` as const) : mode;
+    const key = this.#needs.controls ? (`${mode} controlled` as const) : mode;
     const recorded = programs.sampling.get(key);
     if (recorded) return recorded;
-    const program = await this.device.recorded('preparing sampling', () =>
-      this.#recordSampling(programs, mode, controlled),
-    );
+    const program = await this.device.recorded('preparing sampling', () => this.#recordSampling(programs, key));
     programs.sampling.set(key, program);
     return program;
   }
@@ -219,11 +214,8 @@ export class Batch {
       if (hasControls(sampling)) await this.#sampler?.prepareControls();
       this.#needs.set(at, sampling);
     }
-    const ownRuns = runs.filter(isOwn);
-    const slots = ownRuns.flatMap(({ slot, tokens }) => Array.from(tokens, () => slot));
-    this.#writeHeadInfo((at) => slots[at] ?? 0);
     let row = 0;
-    for (const { slot, tokens, start, sampling, seen } of ownRuns) {
+    for (const { slot, tokens, start, sampling, seen } of runs.filter(isOwn)) {
       const { counter = 0, allowed } = sampling;
       const words = (allowed?.length ?? 0) / tokens.length;
       const before = seen.length - tokens.length + 1;
@@ -337,12 +329,6 @@ export class Batch {
     const [first, end] = nth(slices, part);
     const offset = (row * stride + first) * 4;
     return new Float32Array(await this.device.read(this.#sampler.logits, offset, (end - first) * 4));
-  }
-
-  #writeHeadInfo(slotOf: (row: number) => number): void {
-    if (!this.#headInfo) return;
-    const info = Array.from({ length: this.own.rows }, (_, row) => [0, slotOf(row)]);
-    this.device.write(this.#headInfo, 0, Uint32Array.from(info.flat()));
   }
 
   /** Only the root's counts: it sends them to the others with each step. */

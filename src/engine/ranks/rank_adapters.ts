@@ -3,16 +3,22 @@ import { formatBytes } from '../../base/math.js';
 import type { Buffer } from '../../gpu/index.js';
 import { LoadedAdapters, noPlaces } from '../../model/adapters/loaded_adapters.js';
 import { type LowRankPair, targetsOf } from '../../model/adapters/targets.js';
+import { nth } from '../../base/lists.js';
 import type { Decoder } from '../../model/forward/decoder.js';
 import { rankSlice } from '../../model/shape.js';
 import { modelMap } from '../../model/weights/model_map.js';
 import type { MatrixSpec } from '../../model/weights/weight_map.js';
+import { LOGITS_ROWS, VERIFIED_ROWS } from '../contracts/rank.js';
 import { NO_PLACE } from '../../../shaders/linear/low_rank/index.js';
+
+const HEAD_ROWS = Math.max(LOGITS_ROWS, VERIFIED_ROWS);
 
 /** The low-rank adapters of a rank: its slices of them, and which one each slot's rows have. */
 export class RankAdapters {
   readonly #targets: readonly MatrixSpec[];
   readonly #places: Buffer;
+  /** vec2<u32>: the slot, twice, of each row of the head in programs that aren't of all slots. */
+  readonly #headInfo: Buffer;
   #present: ReadonlyMap<number, readonly LowRankPair[]> = new Map();
 
   /**
@@ -28,6 +34,7 @@ export class RankAdapters {
     const { device, config, world } = forward;
     this.#targets = targetsOf(modelMap(config, rankSlice(world.plan, world.rank, config)), config);
     this.#places = noPlaces(device, slots);
+    this.#headInfo = device.createBuffer('head row_info', HEAD_ROWS * 8);
   }
 
   /**
@@ -39,8 +46,9 @@ export class RankAdapters {
     const present = new Map([...this.#present].filter(([other]) => other !== place));
     if (pairs) present.set(place, pairs);
     const before = forward.adapters;
+    const slots = { places: this.#places, headInfo: this.#headInfo };
     const loaded =
-      present.size > 0 ? await LoadedAdapters.load(forward.device, this.#targets, present, this.#places) : undefined;
+      present.size > 0 ? await LoadedAdapters.load(forward.device, this.#targets, present, slots) : undefined;
     const bytes = loaded?.bytes ?? 0;
     try {
       if (this.room !== undefined && bytes > this.room) {
@@ -66,5 +74,11 @@ export class RankAdapters {
   use(slot: number, place: number | undefined): void {
     const { device } = this.forward;
     if (!device.isLost) device.write(this.#places, slot * 4, Uint32Array.of(place ?? NO_PLACE));
+  }
+
+  /** Whose the rows of the head are in the next program that isn't of all slots: by row a slot. */
+  useHead(slots: readonly number[]): void {
+    const info = new Uint32Array(2 * slots.length).map((_, at) => nth(slots, at >> 1));
+    this.forward.device.write(this.#headInfo, 0, info);
   }
 }

@@ -80,8 +80,8 @@ export class RankRunner implements Rank {
   #prefill: Program<RankStep>;
   /** The step that ends a prompt which is compressed. */
   #compressing: Program<RankStep> | undefined;
-  /** Rows whose logits are wanted, on ranks that hold rows of the head, and their slot. */
-  readonly #logitsHead: (HeadRows & { readonly rowInfo: Buffer }) | undefined;
+  /** Rows whose logits are wanted, on ranks that hold rows of the head. */
+  readonly #logitsHead: HeadRows | undefined;
   readonly #logitsRows: Buffer | undefined;
   #logitsProgram: Program<RankStep>;
   /** Rows of one slot that were run last, whose logits may be asked for. */
@@ -148,15 +148,14 @@ export class RankRunner implements Rank {
     this.#prompt = forward.allocateRows('prompt', rows, rows * together);
     const heads = forward.headRows > 0;
     const isRoot = world.rank === topology.root;
-    const rowsBuffer = (name: string, rows: number, stride: number): Buffer =>
-      device.createBuffer(name, rows * stride * 4);
+    const logitsBuffer = (name: string, stride: number): Buffer =>
+      device.createBuffer(`logits ${name}`, LOGITS_ROWS * stride * 4);
+    const { hiddenStride, logitsStride } = forward;
     if (heads) {
-      const rowInfo = rowsBuffer('logits row_info', LOGITS_ROWS, 2);
-      const x = rowsBuffer('logits x', LOGITS_ROWS, forward.hiddenStride);
-      const normed = rowsBuffer('logits normed', LOGITS_ROWS, forward.hiddenStride);
-      this.#logitsHead = { rows: LOGITS_ROWS, x, normed, rowInfo, adapters: forward.adaptersOf(rowInfo) };
+      const normed = logitsBuffer('normed', hiddenStride);
+      this.#logitsHead = { rows: LOGITS_ROWS, x: logitsBuffer('x', hiddenStride), normed };
     }
-    this.#logitsRows = heads || isRoot ? rowsBuffer('logits rows', LOGITS_ROWS, forward.logitsStride) : undefined;
+    this.#logitsRows = heads || isRoot ? logitsBuffer('rows', logitsStride) : undefined;
     this.#prefill = this.#recordPrefill(false);
     this.#compressing = compression && this.#recordPrefill(true);
     this.#logitsProgram = this.#recordLogits();
@@ -228,7 +227,7 @@ export class RankRunner implements Rank {
   #recordLogits(): Program<RankStep> {
     const [head, logits, forward] = [this.#logitsHead, this.#logitsRows, this.#forward];
     return this.#record('logits', undefined, (recorder) => {
-      if (head && logits) forward.recordHead(recorder, head, logits);
+      if (head && logits) forward.recordHead(recorder, head, logits, undefined);
       if (logits) recordGatherLogits(recorder, this.world, logits, forward);
     });
   }
@@ -635,10 +634,7 @@ export class RankRunner implements Rank {
       const { logitsStride } = this.#forward;
       let encoder = device.gpu.createCommandEncoder();
       const { slot = 0 } = run;
-      if (this.#logitsHead) {
-        const info = Array.from({ length: LOGITS_ROWS }, () => [0, slot]);
-        device.write(this.#logitsHead.rowInfo, 0, Uint32Array.from(info.flat()));
-      }
+      this.#adapters?.useHead(Array<number>(LOGITS_ROWS).fill(slot));
       encoder = await this.#publish(encoder, run, this.#logitsHead?.x, 0);
       const isOver = (): boolean => this.#areDropped([slot]);
       encoder = await this.#logitsProgram.run(encoder, { rows: [run.count], chunks: 1 }, { isOver });
@@ -750,10 +746,12 @@ export class RankRunner implements Rank {
       await this.prepareVerifying();
       const verifier = this.#verifier!;
       const isOwn = ({ slot }: VerifiedRun): boolean => owners.runs(this.world.rank, slot);
-      const tokens = runs.filter(isOwn).flatMap((run) => [...run.tokens]);
+      const ownRuns = runs.filter(isOwn);
+      const tokens = ownRuns.flatMap((run) => [...run.tokens]);
       const inputs = await Promise.all(tokens.map((token) => this.#inputsOf(Uint32Array.of(token))));
       const slotsOf = (of: readonly VerifiedRun[]): number[] =>
-        of.flatMap((run) => Array(run.tokens.length).fill(run.slot));
+        of.flatMap((run) => Array<number>(run.tokens.length).fill(run.slot));
+      this.#adapters?.useHead(slotsOf(ownRuns));
       const slots = (this.world.all.places ?? [0]).map((_, place) =>
         slotsOf(runs.filter(({ slot }) => owners.placeOf(slot) === place)),
       );

@@ -99,7 +99,7 @@ describe('requests of different adapters', () => {
     {},
     { some: /lm_head\.weight$/, plan: { speculate: 'ngram' } },
     { some: /lm_head\.weight$/, plan: { plan: 'tp', ranks: 2 } },
-    { plan: { plan: 'adp', ranks: 2 } },
+    { some: /lm_head\.weight$/, plan: { plan: 'adp', ranks: 2, speculate: 'ngram' } },
     ...drawn(lone, 1, 'lone adapters'),
   ])(
     'alone and together, preempted too: the same; none: as without any (%o)',

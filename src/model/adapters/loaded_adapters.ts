@@ -7,11 +7,19 @@ import type { Buffer, Device, Tensor } from '../../gpu/index.js';
 import type { Projection } from '../layers/linear/linear.js';
 import { recordNorm } from '../layers/norm.js';
 import { ONE_SEGMENT } from '../layers/roles.js';
-import type { RowAdapters, RowBuffers } from '../layers/rows.js';
+import { type RowAdapters, type RowBuffers, Scratch } from '../layers/rows.js';
 import type { RankRecorder } from '../layers/world.js';
 import type { Matrix } from '../weights/matrix.js';
 import type { MatrixSpec } from '../weights/weight_map.js';
 import { type LowRankPair, packPairs } from './targets.js';
+
+/** What tells rows their adapters, of the whole rank. */
+export interface SlotsOfRows {
+  /** u32: by slot its adapter's. */
+  readonly places: Buffer;
+  /** vec2<u32>: the slot, twice, of each row of the head in programs that aren't of all slots. */
+  readonly headInfo: Buffer;
+}
 
 /** Rows whose adapters are recorded. */
 export type AdaptedRows = Pick<RowBuffers, 'role' | 'rows' | 'normed'> & { readonly adapters: RowAdapters };
@@ -50,24 +58,26 @@ interface AdaptedMatrix {
  */
 export class LoadedAdapters {
   readonly #matrices: ReadonlyMap<string, AdaptedMatrix>;
+  /** Of rows of the head. */
+  readonly #headBuffers: Buffer[] = [];
 
   private constructor(
+    readonly device: Device,
     matrices: readonly (readonly [string, AdaptedMatrix])[],
-    readonly places: Buffer,
+    readonly slots: SlotsOfRows,
   ) {
     this.#matrices = new Map(matrices);
   }
 
   /**
    * @param adapters by place
-   * @param places u32: by slot its adapter's
    * @throws SplitkvError `limit`
    */
   static async load(
     device: Device,
     targets: readonly MatrixSpec[],
     adapters: ReadonlyMap<number, readonly LowRankPair[]>,
-    places: Buffer,
+    slots: SlotsOfRows,
   ): Promise<LoadedAdapters> {
     const byTensor = new Map(
       [...adapters].map(([place, pairs]) => [place, new Map(pairs.map((pair) => [pair.tensor, pair]))]),
@@ -92,7 +102,7 @@ export class LoadedAdapters {
             const own = { factors: buffer(`${name} adapters`, factors), table: buffer(`${name} table`, table) };
             return [name, { width, ...own }];
           });
-        return new LoadedAdapters(matrices, places);
+        return new LoadedAdapters(device, matrices, slots);
       });
     } catch (error) {
       for (const each of made) each.dispose();
@@ -107,6 +117,22 @@ export class LoadedAdapters {
   /** Whether any adds to the products of a matrix. */
   addsTo({ name }: Pick<Matrix, 'name'>): boolean {
     return this.#matrices.has(name);
+  }
+
+  /** How rows of the head find theirs: their slots are those from `firstSlot` on; undefined: `headInfo` says them. */
+  ofHead(rows: number, firstSlot: number | undefined): RowAdapters {
+    const createBuffer = (name: string, size: number): Buffer => {
+      const made = this.device.createBuffer(name, size);
+      this.#headBuffers.push(made);
+      return made;
+    };
+    let rowInfo = this.slots.headInfo;
+    if (firstSlot !== undefined) {
+      rowInfo = createBuffer('head row_info', rows * 8);
+      const slots = Uint32Array.from({ length: 2 * rows }, (_, i) => firstSlot + (i >> 1));
+      this.device.write(rowInfo, 0, slots);
+    }
+    return { loaded: () => this, rowInfo, scratch: new Scratch({ createBuffer }) };
   }
 
   /** Records a projection by a matrix (`plain`) with what its rows' adapters add to it. */
@@ -150,7 +176,7 @@ export class LoadedAdapters {
     pieces: number,
   ) {
     const down = adapters.scratch.createBuffer(`${role} adapters down`, pieces * rows * width * 4);
-    const tensors = { factors, table, row_info: adapters.rowInfo, places: this.places, expert_ids: ids };
+    const tensors = { factors, table, row_info: adapters.rowInfo, places: this.slots.places, expert_ids: ids };
     const first = { ...shared, ...of, rows, part: 'down', outFeatures: width, outStride: width } as const;
     recorder.dispatch(lowRank, first, { ...tensors, x, out: down });
     return (
@@ -184,13 +210,14 @@ export class LoadedAdapters {
   }
 
   dispose(): void {
+    for (const buffer of this.#headBuffers) buffer.dispose();
     for (const { factors, table } of this.#matrices.values()) for (const buffer of [factors, table]) buffer.dispose();
   }
 }
 
 /** What a program records in place of matrices alone. */
 export type Adapters = Pick<LoadedAdapters, 'addsTo' | 'record'> &
-  Partial<Pick<LoadedAdapters, 'recordGrouped' | 'biasOfExperts' | 'dispose'>>;
+  Partial<Pick<LoadedAdapters, 'ofHead' | 'recordGrouped' | 'biasOfExperts' | 'dispose'>>;
 
 /** The projection of what is added and normalised before it: others than the matrix read that. */
 export function settled(

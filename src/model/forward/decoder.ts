@@ -5,7 +5,7 @@
 
 import { internalError, known } from '../../base/errors.js';
 import { nth, range, sum } from '../../base/lists.js';
-import type { Buffer, Device, Tensor } from '../../gpu/index.js';
+import type { Buffer, Device } from '../../gpu/index.js';
 import type { PromptCompression } from '../compression/prompt_compression.js';
 import {
   cacheLayer,
@@ -42,7 +42,6 @@ import {
   ownRowInfo,
   recordAttendedRows,
   recordStageRows,
-  type RowAdapters,
   type RowBuffers,
   Scratch,
   type StageRows,
@@ -79,8 +78,8 @@ interface StagePrograms {
   readonly mlp: readonly MlpProgram[];
 }
 
-/** Rows of the head. Of the rows' `rowInfo` only slots are read, which may be those of other rows than the layers' are. */
-export type HeadRows = Pick<RowBuffers, 'rows' | 'x' | 'normed' | 'adapters'>;
+/** Rows of the head. */
+export type HeadRows = Pick<RowBuffers, 'rows' | 'x' | 'normed'>;
 
 /** Of `Decoder.allocateRows`. */
 export interface DecoderRows extends RowBuffers {
@@ -229,11 +228,6 @@ export class Decoder {
     );
   }
 
-  /** How rows of this `rowInfo` find their adapters. */
-  adaptersOf(rowInfo: Tensor, scratch = new Scratch(this.device)): RowAdapters {
-    return { loaded: () => this.adapters, rowInfo, scratch };
-  }
-
   /** At most `wanted` prompt rows a step: as many as the activations' bindings hold. */
   promptRows(wanted: number): number {
     const parts = this.#stages.flatMap(({ attentions, mlps }) => [...attentions, ...mlps]);
@@ -264,7 +258,7 @@ export class Decoder {
       rows,
       tokens: like?.tokens ?? floats('tokens', blocks * rows),
       rowInfo,
-      adapters: this.adaptersOf(ownRowInfo(world, { role, rowInfo, rows }), scratch),
+      adapters: { loaded: () => this.adapters, rowInfo: ownRowInfo(world, { role, rowInfo, rows }), scratch },
       x,
       residual: new Residual(x, folds ? floats('x, other', hiddenStride) : undefined, shape),
       normed: fuses ? undefined : floats('normed', rows * hiddenStride),
@@ -352,13 +346,20 @@ export class Decoder {
   }
 
   /**
-   * Final norm and this rank's rows of the output head for rows of x; logits are f32 [rows][logitsStride], each at its
+   * Final norm and this rank's rows of the output head for `rows` rows of `x`; logits are f32 [rows][logitsStride], each at its
    * token's place. Rows whose logits are wanted run the generated rows' kernels, whatever their role was before. Nothing where
-   * the rank holds no rows of the head.
+   * the rank holds no rows of the head. `firstSlot`: of the first row, the others' are the next ones; undefined: their slots
+   * are told before the program runs (`RankAdapters.useHead`).
    */
-  recordHead(recorder: RankRecorder, { x, rows, normed, adapters }: HeadRows, logits: Buffer): void {
+  recordHead(
+    recorder: RankRecorder,
+    { x, normed, rows }: HeadRows,
+    logits: Buffer,
+    firstSlot: number | undefined,
+  ): void {
     const { head, norm } = this.weights;
     if (!head) return;
+    const adapters = this.adapters?.ofHead?.(rows, firstSlot);
     recordLinear(recorder, { role: 'generated', rows, normed, adapters }, head.matrix, {
       x,
       xStride: this.hiddenStride,

@@ -1,13 +1,10 @@
-import { baseAddress, isNode } from '../../../base/platform.js';
+import { isNode } from '../../../base/platform.js';
 import { wholeNumber } from '../../../base/options.js';
 import { MAX_STEPS_IN_FLIGHT } from '../../../placement/pools.js';
 import type { LoadOptions } from '../../../../generated/option_types.js';
 import { parseAttentionDp, parseMemory, parsePrefill, parseRanks, parseSize } from './read_texts.js';
 import { SPECULATES } from './sampling_rows.js';
 import { inGroup, type OptionRow, readOption } from './row.js';
-
-const isAddress = (value: unknown): boolean =>
-  value instanceof URL || (typeof value === 'string' && value !== '' && URL.canParse(value, baseAddress()));
 
 /** What a plan may have. */
 export const MAX_RANKS = 64;
@@ -312,16 +309,16 @@ const several = inGroup('Several GPUs', 'ranks.md', {
   },
   share: {
     help: 'all pages of an origin that load the same model with the same options use one',
-    more: "A worker of all tabs has it, or one tab; where that closes, another takes over, and answers go on. A bundled page gives the worker's address.",
+    more: 'A worker of all tabs has it, or a tab. A bundled page gives its address.',
     type: 'boolean | string | URL',
     default: 'off',
     read: (text) => /^(true)?$/.test(text) || text,
-    rule: (value) => {
-      if (value !== true && value !== false && !isAddress(value))
-        return `${String(value)}: expected true, false or the address of a worker`;
-      const where = 'in Node: tabs of a browser share a model; load it once, or serve it to many (splitkv serve)';
-      return value !== false && isNode() ? where : undefined;
-    },
+    rule: (value) =>
+      value === '' || (!/boolean|string/.test(typeof value) && !(value instanceof URL))
+        ? `${String(value)}: expected true, false or an address`
+        : value !== false && isNode()
+          ? 'in Node: load the model once, or serve it (splitkv serve)'
+          : undefined,
     at: ['attribute'],
     isOfRunsOnly: true,
     page: 'library.md#one-model-for-all-tabs',

@@ -103,7 +103,7 @@ export async function loadShared(
 /** Undefined where the worker couldn't load the model: it has neither a page's functions nor, in Chrome, workers of its own. */
 function workerFor(key: string, where: string, options: LoadOptions): ShareWorld['putWorkerInLine'] {
   const { share, fetch, onProgress: _onProgress, onWarning, signal: _signal, ...own } = options;
-  const address = share && share !== true ? new URL(share, baseAddress()) : undefined;
+  const address = share && share !== true ? addressOf(share) : undefined;
   const start = address ? (name: string) => new SharedWorker(address, { type: 'module', name }) : startShared;
   const warn = (why: string): void => onWarning?.(`share: ${address!.href} doesn't get the model: ${why}; a tab does`);
   if (fetch || own.workers) return address && (async () => warn('with `workers` or `fetch` no worker of all tabs can'));
@@ -114,6 +114,11 @@ function workerFor(key: string, where: string, options: LoadOptions): ShareWorld
     const wrong = await putInLine(start, asked);
     if (address && wrong !== undefined) warn(wrong);
   };
+}
+
+function addressOf(share: string | URL): URL {
+  if (URL.canParse(share, baseAddress())) return new URL(share, baseAddress());
+  throw usageError(`share ${String(share)}: expected true, false or the address of a worker`);
 }
 
 /** URLs can't be sent. */
