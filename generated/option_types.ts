@@ -191,8 +191,8 @@ export interface LoadOptions {
    */
   readonly workers?: boolean | undefined;
   /**
-   * All pages of an origin that load the same model with the same options use one. A worker of all tabs has it (a
-   * bundled page gives its address), or one tab; where that closes, another takes over. Default: off.
+   * All pages of an origin that load the same model with the same options use one. A worker of all tabs has it, or a
+   * tab. A bundled page gives its address. Default: off.
    */
   readonly share?: boolean | string | URL | undefined;
   /**

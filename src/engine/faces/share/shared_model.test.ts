@@ -483,7 +483,14 @@ test('pages share what is of one place and has the same options', async () => {
 });
 
 test('Node has no tabs', async () => {
-  await expect(loadHere('models/tiny-gqa', { share: true })).rejects.toMatchObject({ code: 'usage' });
-  await expect(loadHere('models/tiny-gqa', { share: 'yes' as never })).rejects.toThrow('true or false');
+  for (const share of [true, '/share.js', new URL('https://a.test/share.js')])
+    await expect(loadHere('models/tiny-gqa', { share })).rejects.toMatchObject({
+      code: 'usage',
+      message: expect.stringContaining('in Node: load'),
+    });
+  for (const share of [5, {}, '']) {
+    const asked = loadHere('models/tiny-gqa', { share: share as never });
+    await expect(asked).rejects.toThrow('expected true, false or an address');
+  }
   await expect(loadHere('models/tiny-gqa', { idle: 60 })).rejects.toThrow('give share, too');
 });
