@@ -16,7 +16,7 @@ import {
   unsupportedError,
   usageError,
 } from '../../base/errors.js';
-import { type AllowedTokens, type DrawOptions, VERIFIED_ROWS } from '../contracts/rank.js';
+import type { AllowedTokens, DrawOptions } from '../contracts/rank.js';
 import { samplingOf } from '../ranks/sampling/sampling_options.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
 import { MAX_STEPS_IN_FLIGHT } from '../ranks/runner.js';
@@ -47,7 +47,7 @@ import { PromptFeed } from './prompt_feed.js';
 import { Recovery, type RecoveryOptions } from './recovery.js';
 import { Histogram, type HistogramCounts } from './histogram.js';
 import type { SpeculationStats } from '../contracts/api.js';
-import type { Choice, Drafter, Proposal, Speculation } from './speculation/speculation.js';
+import type { Drafter, Speculation } from './speculation/speculation.js';
 import type { TrunkRows } from './speculation/trunk_rows.js';
 import type { IterationRecord, placing, RankBalance, RankBalanceMeter } from './rank_balance.js';
 
@@ -332,8 +332,6 @@ export class Engine {
   #completedAt = 0;
   /** Nothing is scheduled before what is in flight is complete: what may follow its tokens is verified then. */
   #awaitsSteps = false;
-  /** That the last drafts took. */
-  #draftSeconds = 0;
   /** Of an iteration, about. */
   #seconds = Infinity;
   readonly #queued = new Histogram(WAIT_SECONDS);
@@ -855,88 +853,40 @@ export class Engine {
     return prompt.every((token) => token < vocabSize);
   }
 
+  /** What may follow requests' tokens is verified in the next step of them all, where that pays. */
   async #propose(): Promise<void> {
     const speculation = this.#speculation;
     if (!speculation) return;
-    const awaited = this.#awaitsSteps && this.#inFlight.length === 0;
-    this.#awaitsSteps = false;
-    const areTried = await this.#tryDrafts(speculation);
-    if (awaited && !areTried) speculation.forgo();
-  }
-
-  /**
-   * What may follow requests' tokens is verified in the next step of them all, where that pays. Nothing else waits for what is computed of
-   * one that runs alone. False where none is tried.
-   */
-  async #tryDrafts(speculation: Speculation): Promise<boolean> {
-    const rows = this.#scheduler.decoding.map((sequence) => ({ sequence, running: this.#running.get(sequence.id) }));
-    const most = this.#verifiedRows;
-    // Of a model with recurrent layers there is a place for one state.
+    const scheduler = this.#scheduler;
+    const isAlone = this.#isAlone;
     const comesBack = this.#draftState !== undefined;
-    if (rows.length === 0 || rows.length >= most || (comesBack && !this.#isAlone)) return false;
-    const proposals = rows.map(({ sequence, running }) => (running ? this.#proposals(running, sequence) : []));
-    const ahead = Math.max(...rows.map(({ sequence }) => sequence.outstanding));
-    const choices = speculation.choose(proposals, most, comesBack, ahead);
-    if (!choices || (speculation.tries === undefined && !this.ranks.runner.readyToVerify())) return false;
-    // Steps in flight are awaited before.
-    this.#awaitsSteps = this.#inFlight.length > 0;
-    if (this.#awaitsSteps) return true;
-    const drafts: (readonly number[])[] = [];
-    const started = performance.now();
-    for (const [at, { running }] of rows.entries()) drafts.push(await this.#draft(running, choices[at]));
-    this.#draftSeconds = (performance.now() - started) / 1000;
-    const fitting = choices.map((choice, at) =>
-      choice ? [{ ...choice.proposal, length: nth(drafts, at).length }] : [],
+    // Of a model with recurrent layers there is a place for one state.
+    const sequences = comesBack && !isAlone ? [] : scheduler.decoding;
+    const drafts = await speculation.draft(
+      sequences.map((sequence) => ({ sequence, running: this.#running.get(sequence.id) })),
+      {
+        slots: this.options.slots,
+        isAlone,
+        comesBack,
+        isBusy: this.#inFlight.length > 0,
+        isReady: () => this.ranks.runner.readyToVerify(),
+      },
     );
-    const areFewer = choices.some((choice, at) => choice && nth(drafts, at).length < choice.count);
-    // Fewer may no longer pay.
-    const chosen = areFewer ? speculation.choose(fitting, most, comesBack, 0) : choices;
-    if (!chosen) return false;
-    for (const [at, { sequence }] of rows.entries())
-      this.#scheduler.propose(sequence.id, nth(drafts, at).slice(0, chosen[at]?.count ?? 0));
-    return true;
-  }
-
-  #proposals(running: Running, { generated, maxTokens, sampled }: ScheduledSequence): readonly Proposal[] {
-    const { options } = this.#speculation!;
-    if (!running.isDrafted) return [];
-    running.drafters ??= options.drafters([...running.request.prompt, ...generated], running.rows);
-    return this.#speculation!.propose(running.drafters, maxTokens - sampled - 1, this.#isAlone);
-  }
-
-  /** As many of the tokens that were chosen as a request's form allows. */
-  async #draft(running: Running | undefined, choice: Choice | undefined): Promise<readonly number[]> {
-    if (!running || !choice) return [];
-    const tokens = await choice.proposal.tokens(choice.count);
-    const { constraint } = running.request;
-    if (!constraint) return tokens;
-    running.behind = constraint.ahead(tokens);
-    return tokens.slice(0, running.behind.length);
-  }
-
-  /** Of a step: beside others' rows drafts have those that a step of all slots has, too. */
-  get #verifiedRows(): number {
-    const isFree = this.#isAlone || this.#speculation?.tries !== undefined;
-    return isFree ? VERIFIED_ROWS : Math.min(VERIFIED_ROWS, this.options.slots);
+    this.#awaitsSteps = drafts === 'awaits';
+    if (drafts && drafts !== 'awaits')
+      for (const [at, { id }] of sequences.entries()) scheduler.propose(id, nth(drafts, at));
   }
 
   get #isAlone(): boolean {
     return this.#scheduler.numUnfinished - this.#scheduler.numWaiting === 1;
   }
 
-  /** How long a step took, by its sequences and rows. @param isAhead it ran while the one before was read, where any do */
+  /** How long a step took. @param isAhead it ran while the one before was read, where any do */
   #observe({ ranks }: Iteration, verified: IterationOutcome['verified'], seconds: number, isAhead: boolean): void {
-    if (!this.options.speculation) return;
     const sequences = sum(ranks.map(({ decodes }) => decodes.length));
     const others = ranks.some(({ prefills, handed }) => prefills.length + handed.length > 0);
     if (sequences === 0 || others) return;
-    const came = [...verified.values()];
-    const drafted = sum(came.map((of) => of.drafted));
-    // The first step behind drafts waits as they do, which would make them seem cheap.
-    if (drafted > 0 || isAhead) this.#speculation?.observe(sequences + drafted, seconds, sequences);
-    const tokens = sum(came.map((of) => of.tokens.length));
-    const comesBack = this.#draftState !== undefined;
-    if (drafted > 0) this.#speculation?.settle(sequences + drafted, sequences, tokens, this.#draftSeconds, comesBack);
+    this.#speculation?.take(sequences, [...verified.values()], seconds, isAhead);
   }
 
   #ended(finished: readonly ScheduledSequence[]): void {

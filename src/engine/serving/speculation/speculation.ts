@@ -5,7 +5,8 @@
 
 import { nth, sum, valueIn } from '../../../base/lists.js';
 import type { SpeculationStats } from '../../contracts/api.js';
-import { VERIFIED_ROWS } from '../../contracts/rank.js';
+import { type AllowedTokens, VERIFIED_ROWS } from '../../contracts/rank.js';
+import type { ScheduledSequence } from '../../scheduler/index.js';
 import { SIZES, StepCosts } from './step_costs.js';
 import type { TrunkRows } from './trunk_rows.js';
 
@@ -54,6 +55,40 @@ const FORGONE = 0.5;
 /** Steps that they gained before and may lose besides. */
 const MOST_SAVED = 6;
 
+/** A request, as its drafts are made. */
+export interface DraftedRequest {
+  readonly isDrafted: boolean;
+  readonly request: {
+    readonly prompt: readonly number[];
+    readonly constraint?: { ahead(tokens: readonly number[]): readonly AllowedTokens[] } | undefined;
+  };
+  readonly rows: TrunkRows | undefined;
+  /** Since its tokens were first wanted: others' needn't be looked up. */
+  drafters: readonly Drafter[] | undefined;
+  /** What may follow each of its drafts, where that is limited. */
+  behind: readonly AllowedTokens[];
+}
+
+/** A sequence that may have another row, and its request where that isn't over. */
+export interface DraftedRow {
+  readonly sequence: Pick<ScheduledSequence, 'generated' | 'maxTokens' | 'sampled' | 'outstanding'>;
+  readonly running: DraftedRequest | undefined;
+}
+
+/** What the next step of some rows is beside. */
+export interface StepSituation {
+  /** Rows of a step that has all. */
+  readonly slots: number;
+  /** No other request runs. */
+  readonly isAlone: boolean;
+  /** Wrong drafts cost a step more: a state is taken back. */
+  readonly comesBack: boolean;
+  /** Steps are in flight. */
+  readonly isBusy: boolean;
+  /** Drafts can be verified at once. */
+  isReady(): boolean;
+}
+
 export interface SpeculationOptions {
   /** @param prompt and what was generated before; @param rows of the request, where `rows` made them */
   readonly drafters: (prompt: readonly number[], rows?: TrunkRows) => readonly Drafter[];
@@ -72,6 +107,11 @@ export class Speculation {
   readonly #counts = { drafted: 0, accepted: 0, steps: 0 };
   /** Steps without drafts that would have made more tokens than those with drafts did; below 0: fewer. */
   #lost = 0;
+  /** Steps in flight are awaited, to try drafts behind them. */
+  #awaits = false;
+  /** Seconds that the last drafts took. */
+  #draftSeconds = 0;
+  #comesBack = false;
 
   constructor(readonly options: SpeculationOptions) {}
 
@@ -81,6 +121,67 @@ export class Speculation {
 
   #costsOf(sequences: number): StepCosts {
     return valueIn(this.#costs, sequences, () => new StepCosts(sequences));
+  }
+
+  /**
+   * What is to be verified beside each sequence's next row, in one step of them all; undefined: nothing, 'awaits': steps in flight are to
+   * end before.
+   */
+  async draft(
+    rows: readonly DraftedRow[],
+    situation: StepSituation,
+  ): Promise<readonly (readonly number[])[] | 'awaits' | undefined> {
+    const awaited = this.#awaits && !situation.isBusy;
+    const drafts = await this.#draftNow(rows, situation);
+    this.#awaits = drafts === 'awaits';
+    if (awaited && !drafts) this.#lost += FORGONE;
+    return drafts;
+  }
+
+  async #draftNow(rows: readonly DraftedRow[], { slots, isAlone, comesBack, isBusy, isReady }: StepSituation) {
+    // Beside others' rows drafts have those that a step of all slots has, too.
+    const most = isAlone || this.tries !== undefined ? VERIFIED_ROWS : Math.min(VERIFIED_ROWS, slots);
+    if (rows.length === 0 || rows.length >= most) return undefined;
+    const proposals = rows.map((row) => this.#proposals(row, isAlone));
+    const ahead = Math.max(...rows.map(({ sequence }) => sequence.outstanding));
+    const choices = this.choose(proposals, most, comesBack, ahead);
+    if (!choices || (this.tries === undefined && !isReady())) return undefined;
+    if (isBusy) return 'awaits';
+    const started = performance.now();
+    const drafts: (readonly number[])[] = [];
+    for (const [at, { running }] of rows.entries()) drafts.push(await draftsOf(running, choices[at]));
+    this.#draftSeconds = (performance.now() - started) / 1000;
+    this.#comesBack = comesBack;
+    if (choices.every((choice, at) => nth(drafts, at).length === (choice?.count ?? 0))) return drafts;
+    // Fewer may no longer pay.
+    const fitting = choices.map((choice, at) =>
+      choice ? [{ ...choice.proposal, length: nth(drafts, at).length }] : [],
+    );
+    const chosen = this.choose(fitting, most, comesBack, 0);
+    return chosen && drafts.map((own, at) => own.slice(0, chosen[at]?.count ?? 0));
+  }
+
+  #proposals({ sequence, running }: DraftedRow, isAlone: boolean): readonly Proposal[] {
+    if (!running?.isDrafted) return [];
+    running.drafters ??= this.options.drafters([...running.request.prompt, ...sequence.generated], running.rows);
+    return this.propose(running.drafters, sequence.maxTokens - sequence.sampled - 1, isAlone);
+  }
+
+  /**
+   * A step took so long, of so many sequences and what came of their drafts.
+   * @param isAhead it ran while the one before was read, where any do
+   */
+  take(
+    sequences: number,
+    came: readonly { readonly drafted: number; readonly tokens: readonly number[] }[],
+    seconds: number,
+    isAhead: boolean,
+  ): void {
+    const drafted = sum(came.map((of) => of.drafted));
+    // The first step behind drafts waits as they do, which would make them seem cheap.
+    if (drafted > 0 || isAhead) this.observe(sequences + drafted, seconds, sequences);
+    const tokens = sum(came.map((of) => of.tokens.length));
+    if (drafted > 0) this.settle(sequences + drafted, sequences, tokens, this.#draftSeconds, this.#comesBack);
   }
 
   /** A step took so long. @param rows of its sequences, and of their drafts */
@@ -171,11 +272,6 @@ export class Speculation {
     return 1 + (sum(lasting) / right) * ((1 + right / choices.length) / cost - 1);
   }
 
-  /** Steps in flight were awaited, and nothing is tried after all. */
-  forgo(): void {
-    this.#lost += FORGONE;
-  }
-
   /** So many drafts were verified in a step, and so many were right. */
   count(of: { drafted: number; accepted: number; steps: number }, drafted: number, accepted: number): void {
     for (const counts of [this.#counts, of]) {
@@ -184,6 +280,16 @@ export class Speculation {
       counts.steps++;
     }
   }
+}
+
+/** As many of the tokens that were chosen as a request's form allows. */
+async function draftsOf(running: DraftedRequest | undefined, choice: Choice | undefined): Promise<readonly number[]> {
+  if (!running || !choice) return [];
+  const tokens = await choice.proposal.tokens(choice.count);
+  const { constraint } = running.request;
+  if (!constraint) return tokens;
+  running.behind = constraint.ahead(tokens);
+  return tokens.slice(0, running.behind.length);
 }
 
 const surestOf = (proposals: readonly Proposal[]): Proposal | undefined =>
