@@ -135,7 +135,8 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   expect(inWorker.filter((file) => !all.has(file))).toEqual([SHARE_WORKER]);
   expect(gzipped([SHARE_WORKER]) / 1000).toBeLessThan(0.5);
   expect([...reached([WHOLE_SHARE_WORKER], [STATIC, ON_DEMAND])]).toEqual([WHOLE_SHARE_WORKER]);
-  expect(gzipped([WHOLE_SHARE_WORKER]) / 1000).toBeLessThan(580);
+  // It was 569: sound.
+  expect(gzipped([WHOLE_SHARE_WORKER]) / 1000).toBeLessThan(590);
   // Since it was 240: models by Hub names, the cache's integrity and its list, the options' schemas; then kernels for GPUs,
   // and 282: tuning, sampling by bins, prompts in f16 and bytes; and 298: what a model's files may ask for is bounded, a lone row's
   // kernels; 314: experts' kernels, more models and types of GGUF files; 320: recurrent layers; 330: answers of a given form;
