@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { median } from '../../src/base/stats.js';
-import { CODE, RECORDS } from '../suites/speculate.js';
+import { CODE, STORY } from '../suites/speculate.js';
 import { testAdapters } from '../../src/gpu/testing/adapters.js';
 import { load, type LoadOptions } from '../../src/index.js';
 import { natsServer, startNats } from '../../src/cluster/testing/nats_server.js';
@@ -84,9 +84,9 @@ describe.skipIf(!natsServer)('ranks on a slow network', () => {
           ranks: ['a', 'b'],
           plan,
         });
-        for (const [text, prompt] of Object.entries({ JSON: `[${RECORDS},\n`, code: CODE })) {
+        for (const [text, prompt] of Object.entries({ story: STORY, code: CODE })) {
           const run = (speculate: 'off' | 'ngram') =>
-            model.generate(prompt, { maxTokens: 40, ignoreEos: true, cachePrompt: false, speculate }).result;
+            model.generate(prompt, { maxTokens: 64, ignoreEos: true, cachePrompt: false, speculate }).result;
           const { tokens } = await run('off');
           const ratios: number[] = [];
           let accepted = 0;
