@@ -106,7 +106,7 @@ test('pictures and texts are attached by button, paste and drop, seen before the
     await expect(tray(page)).toContainText(/Pasted text\.txt\s*2\.4 KiB/);
     await give(page, 'paste', [{ text: 'short' }]);
     await give(page, 'drop', [{ name: 'app.zip', type: '', base64: 'UEsDBAAAAAA=' }]);
-    await expect(tray(page)).toContainText('app.zip is neither a picture (PNG, JPEG, WebP or GIF) nor a text.');
+    await expect(tray(page)).toContainText('app.zip is no picture (PNG, JPEG, WebP or GIF), no recording and no text.');
     await give(page, 'drop', [{ name: 'cut.png', type: 'image/png', base64: 'iVBORw0KGgo=' }]);
     await expect(tray(page)).toContainText('cut.png: ');
     await expect(tray(page).getByRole('listitem')).toHaveCount(4);
@@ -181,7 +181,7 @@ test('a model that takes pictures is shown them; they are there after a reload, 
   await button('Regenerate').first().click();
   await expect(answers).toHaveCount(1);
   await done(1);
-  await expect(chat.locator('.log .note')).toContainText('The pictures were left out');
+  await expect(chat.locator('.log .note')).toContainText('The pictures or recordings were left out');
 });
 
 test('a model for text alone reads texts, says that it takes no pictures; what is typed before it is ready waits', async ({

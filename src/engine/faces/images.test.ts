@@ -202,7 +202,7 @@ describe('images in prompts', () => {
   test('what is refused', async () => {
     const asked = (given: Parameters<Model['readPrompt']>[0]) => model.readPrompt(given);
     await expect(asked({ prompt: 'no placeholder', images: [tallPng] })).rejects.toThrow(
-      /1 image and 0 placeholder <image>s: give one for each/,
+      /1 image and 0 placeholders <image>: give one for each/,
     );
     await expect(asked({ prompt: [1, IMAGE, IMAGE], images: [tallPng] })).rejects.toThrow(/2 placeholders .* 28 rows/);
     await expect(asked({ prompt: '<image>', images: [new TextEncoder().encode('<svg/>')] })).rejects.toMatchObject({

@@ -158,7 +158,7 @@ describe('sound', () => {
     const { model } = await whole();
     const refused = (of: Parameters<Model['readPrompt']>[0]) => expect(model.readPrompt(of)).rejects;
     await refused({ prompt: 'a', sounds: [sounds[0]!] }).toThrow(
-      /1 recording and 0 placeholder <\|audio\|>s: give one for each/,
+      /1 recording and 0 placeholders <\|audio\|>: give one for each/,
     );
     await refused({ prompt: '<|audio|>', sounds: [] }).toThrow(/0 recordings and 1 placeholder <\|audio\|>/);
     await refused({ prompt: '<|audio|>', sounds: [new Float32Array(100)] }).toThrow(/100 samples at 16 kHz: too short/);

@@ -176,7 +176,7 @@ export class Pictures {
       const { length } = ready[kind];
       if (found !== length) {
         throw usageError(
-          `the prompt has ${counted(length, NAMES[kind])} and ${counted(found, `placeholder ${mark}`)}: give one for each`,
+          `the prompt has ${counted(length, NAMES[kind])} and ${counted(found, 'placeholder')} ${mark}: give one for each`,
         );
       }
     }
