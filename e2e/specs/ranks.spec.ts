@@ -217,9 +217,9 @@ const same: readonly (readonly [
     },
     // Each of four kv heads on two ranks.
     [{ tensor: 8 }],
-    Infinity,
+    8,
   ],
-  ['a latent', { model_type: 'deepseek_v3' }, [], 3],
+  ['a latent', { model_type: 'deepseek_v3' }, [], 2],
 ];
 for (const [name, config, more, most] of same) {
   const { files, config: parsed } = makeRandomModel({ seed: 3, config });
