@@ -7,10 +7,13 @@ import { describe, expect, test } from 'vitest';
 import type { Device, DeviceTraits } from '../device.js';
 import { assembleWgsl, type Bindings, type ParamTypes } from '../kernel.js';
 import { adaptersInTurn, testAdapters } from './adapters.js';
-import { drawn } from './draw.js';
+import { drawn, sweepsAll } from './draw.js';
 import { bindingProblems, races } from './check_wgsl.js';
 import type { KernelCase, KernelSuite } from './kernel_case.js';
 import { findMismatch, prepareCase } from './run_kernel.js';
+
+/** Milliseconds of a test. All types of weights, tuned in all ways, take a software adapter ten minutes. */
+const LONGEST = sweepsAll ? 1_800_000 : 300_000;
 
 /** The limits that WebGPU guarantees on every adapter, for checks that need no GPU. */
 export const BASELINE_TRAITS: DeviceTraits = {
@@ -73,7 +76,7 @@ export async function testKernel<B extends Bindings, P extends ParamTypes, Probl
     });
 
     for (const adapter of adapters) {
-      test(`agrees with the reference on ${adapter.name}`, { timeout: 300_000 }, async () => {
+      test(`agrees with the reference on ${adapter.name}`, { timeout: LONGEST }, async () => {
         const device = await adapter.open();
         try {
           const decisions: DeviceTraits[] = [device.traits];
@@ -110,7 +113,7 @@ export async function testKernel<B extends Bindings, P extends ParamTypes, Probl
 
     test.runIf(parts.includes('tunings'))(
       `computes the same bits however it is tuned, on ${quickest.name}`,
-      { timeout: 300_000 },
+      { timeout: LONGEST },
       async () => {
         const device = await quickest.open();
         try {
