@@ -1,6 +1,7 @@
 import { tried, usageError } from '../../base/errors.js';
 import { isObject, show } from '../../base/json.js';
 import { valueIn } from '../../base/lists.js';
+import { gcd } from '../../base/math.js';
 import { ANY_TEXT, type Automaton, both, except, includes, listed, spend } from '../automaton.js';
 import { textsWith } from '../expressions.js';
 import { pointed } from './schema_places.js';
@@ -397,7 +398,7 @@ export function merged(a: Form, b: Form): Form | undefined {
     else if (key === 'required' || (LISTS as readonly string[]).includes(key))
       form[key] = [...new Set([...(own as []), ...(value as [])])];
     else if (key === 'multipleOf' && [own, value].every(Number.isInteger))
-      form[key] = commonMultiple(own as number, value as number);
+      form[key] = ((own as number) / gcd(own as number, value as number)) * (value as number);
     else if (key === 'type') form[key] = bothTypes(typesOf(a), typesOf(b));
     else if (key === 'enum') form[key] = inBoth(own as unknown[], value as unknown[]);
     else if (key === 'uniqueItems') form[key] = true;
@@ -428,10 +429,6 @@ export function merged(a: Form, b: Form): Form | undefined {
   if (listA && listB) mergeItems(form, a, b);
   return form;
 }
-
-const commonDivisor = (a: number, b: number): number => (b === 0 ? a : commonDivisor(b, a % b));
-/** The least one. */
-const commonMultiple = (a: number, b: number): number => (a / commonDivisor(a, b)) * b;
 
 function inBoth(a: readonly unknown[], b: readonly unknown[]): unknown[] {
   const others = new Set(b.map(canonical));
