@@ -6,8 +6,13 @@ export const SOUND_LIMITS = { bytes: 64 * 2 ** 20, compressedBytes: 4 * 2 ** 20,
 
 /** Samples a second that encoders hear. */
 export const SAMPLE_RATE = 16_000;
-/** Samples between two frames. */
+/** Samples of a frame, and between two. */
+export const FRAME = 320;
 export const HOP = 160;
+/** Numbers of a frame that are transformed, with zeros behind its samples. */
+export const FFT = 512;
+/** Added before the logarithm. */
+export const FLOOR = 1e-3;
 /** Numbers of a frame. */
 export const MEL_BINS = 128;
 /** Of a recording. */
@@ -23,17 +28,17 @@ export const soundText = (rows: number): string => `<|audio>${'<|audio|>'.repeat
 const EXTRACTOR: Readonly<Record<string, unknown>> = {
   feature_size: MEL_BINS,
   sampling_rate: SAMPLE_RATE,
-  frame_length: 320,
-  frame_length_ms: 20,
+  frame_length: FRAME,
+  frame_length_ms: (1000 * FRAME) / SAMPLE_RATE,
   hop_length: HOP,
-  hop_length_ms: 10,
-  fft_length: 512,
+  hop_length_ms: (1000 * HOP) / SAMPLE_RATE,
+  fft_length: FFT,
   fft_overdrive: false,
   min_frequency: 0,
   max_frequency: SAMPLE_RATE / 2,
   preemphasis: 0,
   input_scale_factor: 1,
-  mel_floor: 1e-3,
+  mel_floor: FLOOR,
   per_bin_mean: null,
   per_bin_stddev: null,
 };

@@ -1,10 +1,4 @@
-import { HOP, MEL_BINS, SAMPLE_RATE } from './limits.js';
-
-/** Samples of a frame. */
-const FRAME = 320;
-const FFT = 512;
-/** Added before the logarithm. */
-const FLOOR = 1e-3;
+import { FFT, FLOOR, FRAME, HOP, MEL_BINS, SAMPLE_RATE } from './limits.js';
 
 /** Frames that so many samples have: each is of samples that are there, and of one more behind it; the first begins half before them. */
 export const framesOf = (samples: number): number => Math.max(0, Math.floor((samples - 1) / HOP));

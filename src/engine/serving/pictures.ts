@@ -170,8 +170,9 @@ export class Pictures {
   ): readonly number[] {
     const tokenizer = needTokenizer(reader, 'a prompt with images');
     const isChat = typeof plain !== 'string';
-    const pieces = cutAtMedia(isChat ? chatText(plain, tokenizer, options) : plain, this.placeholders(reader));
-    for (const [kind, mark] of Object.entries(this.placeholders(reader)) as [Kind, string][]) {
+    const marks = this.placeholders(reader);
+    const pieces = cutAtMedia(isChat ? chatText(plain, tokenizer, options) : plain, marks);
+    for (const [kind, mark] of Object.entries(marks) as [Kind, string][]) {
       const found = pieces.filter((piece) => piece.kind === kind).length;
       const { length } = ready[kind];
       if (found !== length) {

@@ -11,7 +11,7 @@ import { nth, range } from '../../base/lists.js';
 import { alignUp, ceilDiv } from '../../base/math.js';
 import { type Buffer, type Device, type Program, Recorder, Submits } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
-import { MEL_BINS, MOST_FRAMES } from '../../sound/limits.js';
+import { MEL_BINS, MOST_FRAMES, soundRows } from '../../sound/limits.js';
 import type { SoundConfig } from '../config/sound_config.js';
 import { recordLinear } from '../layers/linear/linear.js';
 import { recordNorm } from '../layers/norm.js';
@@ -100,7 +100,7 @@ export class SoundEncoder {
   #record(): SoundProgram {
     const { device, sound, textWidth, loaded } = this;
     const { hiddenSize: hidden, channels, eps, outSize } = sound;
-    const [lines, most] = [MOST_FRAMES / 2, MOST_FRAMES / 4];
+    const [lines, most] = [MOST_FRAMES / 2, soundRows(MOST_FRAMES)];
     const rows = alignUp(most, TILE_ROWS);
     const buffer = (what: string, elements: number): Buffer => device.createBuffer(`sound ${what}`, elements * 4);
     const frames = buffer('frames', MOST_FRAMES * MEL_BINS);
@@ -111,7 +111,7 @@ export class SoundEncoder {
     const [outWidth, outStride] = [activationStride(outSize), activationStride(textWidth)];
     const [made, normed] = [buffer('encoded', rows * outWidth), buffer('encoded, normed', rows * outWidth)];
     const out = buffer('rows', rows * outStride);
-    const space = this.#workspace(rows);
+    const space = this.#workspace(rows, buffer);
     const recorder = new Recorder<RankStep>(device, 'sound encoder');
     const halve = (at: 0 | 1, x: Buffer, to: Buffer): void => {
       const { kernel: weight, norm } = nth(loaded.subsample, at);
@@ -142,10 +142,9 @@ export class SoundEncoder {
     return { frames, counts, out, program: recorder.finish() };
   }
 
-  #workspace(rows: number): Workspace {
+  #workspace(rows: number, buffer: (what: string, elements: number) => Buffer): Workspace {
     const { device, sound } = this;
     const { hiddenSize: hidden, keys } = sound;
-    const buffer = (what: string, elements: number): Buffer => device.createBuffer(`sound ${what}`, elements * 4);
     const places = alignUp(keys, TILE_ROWS);
     const positions = buffer('positions', places * hidden);
     device.write(positions, 0, positionRows(places, hidden));
@@ -235,10 +234,10 @@ export class SoundEncoder {
     const { device, textWidth } = this;
     const made = this.prepare();
     const count = frames.length / MEL_BINS;
-    const rows = ceilDiv(count, 4);
+    const rows = soundRows(count);
     this.#lines = [ceilDiv(count, 2), rows];
     device.write(made.frames, 0, Float32Array.from(frames));
-    device.write(made.counts, 0, Uint32Array.of(count, ceilDiv(count, 2)));
+    device.write(made.counts, 0, Uint32Array.of(count, this.#lines[0]));
     const submits = (this.#submits ??= new Submits(device));
     const step = { rows: [alignUp(rows, TILE_ROWS)], chunks: 1 };
     await submits.submit(await made.program.run(device.gpu.createCommandEncoder(), step, { submits }));
