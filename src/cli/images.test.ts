@@ -9,7 +9,7 @@ import { load } from '../index.js';
 import { mmprojOf, textGgufOf } from '../model/testing/gguf/mmproj.js';
 import { makeRandomVision } from '../model/testing/random_vision.js';
 import { writeModelFolder } from '../model/testing/random_model.js';
-import { runHere } from './testing/run_here.js';
+import { logitsHere, runHere } from './testing/run_here.js';
 
 const folder = await mkdtemp(join(tmpdir(), 'splitkv-images-'));
 afterAll(() => rm(folder, { recursive: true, force: true }));
@@ -29,14 +29,7 @@ for (const [path, background] of [
 const adapter = (await testAdapters()).at(-1)!.name;
 const common = [join(folder, 'model'), '--adapter', adapter, '--context', '600', '--json'];
 
-interface Logits {
-  results: { positions: number[]; sha256: string }[];
-}
-const logits = async (...args: string[]): Promise<Logits['results'][0]> => {
-  const { code, stdout, stderr } = await runHere(['logits', ...common, '--output', 'argmax', ...args]);
-  expect(code, stderr).toBe(0);
-  return (JSON.parse(stdout) as Logits).results[0]!;
-};
+const logits = (...args: string[]) => logitsHere(...common, ...args);
 
 test('--image: of a text, of ids, and of a message', { timeout: 120_000 }, async () => {
   const files = [...made.files].map(([name, bytes]) => new File([bytes], name));
@@ -75,9 +68,7 @@ test.each([
   await writeModelFolder(own, makeRandomVision({ kind, seed: 8 }).files);
   const sha = async (image: string): Promise<string> => {
     const prompt = ['--prompt', `so ${mark} there`, '--image', image];
-    const { code, stdout, stderr } = await runHere(['logits', own, ...common.slice(1), ...prompt]);
-    expect(code, stderr).toBe(0);
-    return (JSON.parse(stdout) as Logits).results[0]!.sha256;
+    return (await logitsHere(own, ...common.slice(1), ...prompt)).sha256;
   };
   expect(await sha(red)).not.toBe(await sha(blue));
 });

@@ -7,7 +7,7 @@ import { randomAdapter } from '../model/testing/random_adapter.js';
 import { makeRandomModel, writeModelFolder } from '../model/testing/random_model.js';
 import { servedAdapters } from './lora_options.js';
 import { Options } from './options.js';
-import { runHere } from './testing/run_here.js';
+import { logitsHere, runHere } from './testing/run_here.js';
 
 const folder = await mkdtemp(join(tmpdir(), 'lora-'));
 const [model, lora] = [join(folder, 'model'), join(folder, 'lora')];
@@ -22,10 +22,8 @@ afterAll(() => rm(folder, { recursive: true }));
 
 test('logits with an adapter, and with half of it once or twice', { timeout: 120_000 }, async () => {
   const logits = async (...more: string[]): Promise<string> => {
-    const args = ['logits', model, '--tokens', '1,2,3', '--adapter', adapter, '--json', '--output', 'argmax', ...more];
-    const { code, stdout, stderr } = await runHere(args);
-    expect(code, stderr).toBe(0);
-    return (JSON.parse(stdout) as { results: { sha256: string }[] }).results[0]!.sha256;
+    const args = [model, '--tokens', '1,2,3', '--adapter', adapter, '--json', ...more];
+    return (await logitsHere(...args)).sha256;
   };
   const whole = await logits('--lora', lora);
   expect(await logits('--lora', `${lora}=1.0`)).toBe(whole);

@@ -8,7 +8,7 @@ import { load } from '../index.js';
 import { writeModelFolder } from '../model/testing/random_model.js';
 import { makeRandomVision } from '../model/testing/random_vision.js';
 import { tone, wavOf } from '../sound/testing/wav.js';
-import { runHere } from './testing/run_here.js';
+import { logitsHere, runHere } from './testing/run_here.js';
 
 const folder = await mkdtemp(join(tmpdir(), 'splitkv-sound-'));
 afterAll(() => rm(folder, { recursive: true, force: true }));
@@ -21,14 +21,7 @@ await writeFile(highPath, wavOf(tone(3000, 900)));
 const adapter = (await testAdapters()).at(-1)!.name;
 const common = [join(folder, 'model'), '--adapter', adapter, '--context', '300', '--json'];
 
-interface Logits {
-  results: { positions: number[]; sha256: string }[];
-}
-const logits = async (...args: string[]): Promise<Logits['results'][0]> => {
-  const { code, stdout, stderr } = await runHere(['logits', ...common, '--output', 'argmax', ...args]);
-  expect(code, stderr).toBe(0);
-  return (JSON.parse(stdout) as Logits).results[0]!;
-};
+const logits = (...args: string[]) => logitsHere(...common, ...args);
 
 test('--audio: of a text, of ids, and of a message', { timeout: 120_000 }, async () => {
   const files = [...made.files].map(([name, bytes]) => new File([bytes], name));

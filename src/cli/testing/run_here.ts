@@ -1,3 +1,4 @@
+import { expect } from 'vitest';
 import { runOn } from '../../../bench/cli/main.js';
 import type { Finished } from './run_cli.js';
 
@@ -15,4 +16,12 @@ export async function runHere(args: readonly string[]): Promise<Finished> {
     progress: () => {},
   });
   return { code, stdout, stderr };
+}
+
+/** What `logits` says of the largest logits of one prompt. */
+export async function logitsHere(...args: readonly string[]): Promise<{ positions: number[]; sha256: string }> {
+  const { code, stdout, stderr } = await runHere(['logits', ...args, '--output', 'argmax']);
+  expect(code, stderr).toBe(0);
+  const { results } = JSON.parse(stdout) as { results: { positions: number[]; sha256: string }[] };
+  return results[0]!;
 }
