@@ -2,6 +2,7 @@ import { drawn } from '../../src/gpu/testing/draw.js';
 import { expect, type Page, test } from '@playwright/test';
 import { QUESTIONS, STORY } from '../../models/example.js';
 import type { PlainLoadOptions } from '../../src/app/host_protocol.js';
+import { tried } from '../../src/base/errors.js';
 import { storyQuestion } from '../../src/engine/measure/story.js';
 import { makePlan } from '../../src/placement/make/make_plan.js';
 import { POLICIES } from '../../src/placement/make/policy.js';
@@ -224,16 +225,9 @@ const same: readonly (readonly [
 for (const [name, config, more, most] of same) {
   const { files, config: parsed } = makeRandomModel({ seed: 3, config });
   const shape = modelShape(parsed);
-  const isPlan = (plan: string, ranks: number): boolean => {
-    try {
-      return makePlan(plan, ranks, shape).worldSize === ranks;
-    } catch {
-      return false;
-    }
-  };
   // Each policy on as few ranks as it takes.
   const forms = POLICIES.flatMap((plan) => {
-    const ranks = [2, 3, 4, 6, 8].find((count) => isPlan(plan, count));
+    const ranks = [2, 3, 4, 6, 8].find((count) => tried(() => makePlan(plan, count, shape)));
     return ranks === undefined ? [] : [{ plan, ranks }];
   });
   const asked = drawn<PlainLoadOptions>([...forms, ...more], most, name);

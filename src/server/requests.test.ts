@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test, vi } from 'vitest';
+import { isId } from '../engine/serving/prompt_tokens.js';
 import { loadTokenizer } from '../tokenizer/testing/load_tokenizer.js';
 import { byteLevelTokenizer } from '../tokenizer/testing/tiny_tokenizers.js';
 import { ApiError } from './api_error.js';
@@ -69,7 +70,7 @@ describe('whatever JSON comes, it is a call within bounds or a 400 that says wha
       expect(Number.isSafeInteger(minTokens) && minTokens >= 0).toBe(true);
       const { logitBias = {}, stopTokenIds = [] } = call.options;
       // Others are texts, whose tokens the model tells.
-      const ids = Object.keys(logitBias).filter((key) => /^\d+$/.test(key));
+      const ids = Object.keys(logitBias).filter(isId);
       for (const id of [...ids.map(Number), ...stopTokenIds]) {
         expect(Number.isSafeInteger(id) && id >= 0).toBe(true);
       }
