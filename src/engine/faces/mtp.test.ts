@@ -14,18 +14,13 @@ import { load } from './load.js';
 import type { LoadedModel } from './model.js';
 import { planModel, type PlanModelOptions } from './plan_model.js';
 import { serve } from './serving_model.js';
+import { LINEAR_ATTENTION } from '../../model/testing/small_configs.js';
 
 // The last is the quicker one to compile for, where there are two software adapters.
 const adapter = (await testAdapters()).at(-1)!.name;
 const VOCAB = 320;
 const QWEN = {
-  model_type: 'qwen3_5_text',
-  num_hidden_layers: 4,
-  head_dim: 32,
-  linear_num_key_heads: 2,
-  linear_num_value_heads: 4,
-  linear_key_head_dim: 16,
-  linear_value_head_dim: 24,
+  ...LINEAR_ATTENTION,
   mtp_num_hidden_layers: 1,
 };
 const DEEPSEEK = { model_type: 'deepseek_v3', num_nextn_predict_layers: 1 };

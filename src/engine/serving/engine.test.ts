@@ -4,6 +4,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
+import { LINEAR_ATTENTION } from '../../model/testing/small_configs.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import { PrefillPool } from '../prefill/open_prefill.js';
 import { SplitkvPrefill } from '../prefill/open_prefill.js';
@@ -29,16 +30,7 @@ const lfm2: RandomModelOptions = {
 };
 const qwen35: RandomModelOptions = {
   seed: 34,
-  config: {
-    model_type: 'qwen3_5_text',
-    max_position_embeddings: 2048,
-    num_hidden_layers: 4,
-    head_dim: 32,
-    linear_num_key_heads: 2,
-    linear_num_value_heads: 4,
-    linear_key_head_dim: 16,
-    linear_value_head_dim: 24,
-  },
+  config: { ...LINEAR_ATTENTION, max_position_embeddings: 2048 },
 };
 
 const VOCAB = 320;

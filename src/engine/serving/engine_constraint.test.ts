@@ -9,6 +9,7 @@ import { openRunner } from '../testing/open_runner.js';
 import { type Constraint, Engine, type EngineOptions, type EngineRequest, type NextTokens } from './engine.js';
 import { placing } from './rank_balance.js';
 import { MAX_DRAFTS, Speculation } from './speculation/speculation.js';
+import { LINEAR_ATTENTION } from '../../model/testing/small_configs.js';
 
 const adapter = (await testAdapters()).at(-1)!;
 const VOCAB = 320;
@@ -142,15 +143,7 @@ type Model = NonNullable<Opening['model']>;
 const llama: Model = { seed: 31 };
 const qwen35: Model = {
   seed: 34,
-  config: {
-    model_type: 'qwen3_5_text',
-    num_hidden_layers: 4,
-    head_dim: 32,
-    linear_num_key_heads: 2,
-    linear_num_value_heads: 4,
-    linear_key_head_dim: 16,
-    linear_value_head_dim: 24,
-  },
+  config: LINEAR_ATTENTION,
 };
 const mistral: Model = { seed: 35, config: { model_type: 'mistral', sliding_window: 70 } };
 

@@ -16,6 +16,7 @@ import { Engine, type EngineOptions, type EngineRequest } from '../engine.js';
 import { placing } from '../rank_balance.js';
 import { Ngrams } from './ngrams.js';
 import { MAX_DRAFTS, Speculation } from './speculation.js';
+import { CONVOLUTIONS, EXPERTS, LINEAR_ATTENTION, SINKS } from '../../../model/testing/small_configs.js';
 
 const adapter = (await testAdapters()).at(-1)!;
 const VOCAB = 320;
@@ -24,41 +25,11 @@ const SLOTS = 6;
 const FAMILIES: Readonly<Record<string, Record<string, unknown>>> = {
   llama: {},
   windows: { model_type: 'mistral', sliding_window: 70, num_key_value_heads: 4, num_attention_heads: 8 },
-  'windows, sinks, experts': {
-    model_type: 'gpt_oss',
-    attention_bias: true,
-    num_hidden_layers: 4,
-    sliding_window: 20,
-    num_local_experts: 4,
-    num_experts_per_tok: 2,
-  },
-  experts: {
-    model_type: 'qwen3_moe',
-    num_hidden_layers: 3,
-    num_attention_heads: 8,
-    num_key_value_heads: 4,
-    num_experts: 6,
-    num_experts_per_tok: 3,
-    moe_intermediate_size: 24,
-    norm_topk_prob: true,
-    mlp_only_layers: [1],
-  },
+  'windows, sinks, experts': SINKS,
+  experts: EXPERTS,
   latent: { model_type: 'deepseek_v3' },
-  convolutions: {
-    model_type: 'lfm2',
-    num_hidden_layers: 4,
-    full_attn_idxs: [2],
-    block_auto_adjust_ff_dim: false,
-  },
-  'linear attention': {
-    model_type: 'qwen3_5_text',
-    num_hidden_layers: 4,
-    head_dim: 32,
-    linear_num_key_heads: 2,
-    linear_num_value_heads: 4,
-    linear_key_head_dim: 16,
-    linear_value_head_dim: 24,
-  },
+  convolutions: CONVOLUTIONS,
+  'linear attention': LINEAR_ATTENTION,
 };
 const PLANS: readonly (readonly [name: string, ranks: number, batches: number])[] = [
   ['single', 1, 1],

@@ -19,6 +19,7 @@ import type { RankRunner } from '../../ranks/rank_runner.js';
 import { DraftModel, ModelDrafter } from './draft_model.js';
 import { Ngrams } from './ngrams.js';
 import { type Drafter, MAX_DRAFTS, Speculation } from './speculation.js';
+import { CONVOLUTIONS, EXPERTS, LINEAR_ATTENTION, SINKS } from '../../../model/testing/small_configs.js';
 
 const adapter = (await testAdapters()).at(-1)!;
 const VOCAB = 320;
@@ -32,25 +33,8 @@ const models = {
   llama: model(31),
   // Windows that steps of several rows leave and enter.
   mistral: model(35, { model_type: 'mistral', sliding_window: 70, num_key_value_heads: 4, num_attention_heads: 8 }),
-  gptOss: model(36, {
-    model_type: 'gpt_oss',
-    attention_bias: true,
-    num_hidden_layers: 4,
-    sliding_window: 20,
-    num_local_experts: 4,
-    num_experts_per_tok: 2,
-  }),
-  experts: model(33, {
-    model_type: 'qwen3_moe',
-    num_hidden_layers: 3,
-    num_attention_heads: 8,
-    num_key_value_heads: 4,
-    num_experts: 6,
-    num_experts_per_tok: 3,
-    moe_intermediate_size: 24,
-    norm_topk_prob: true,
-    mlp_only_layers: [1],
-  }),
+  gptOss: model(36, SINKS),
+  experts: model(33, EXPERTS),
   // Each token's inputs are read from the file: it must be known before its step.
   inputs: model(104, {
     model_type: 'gemma4_text',
@@ -68,21 +52,8 @@ const models = {
     vocab_size_per_layer_input: 320,
   }),
   latent: model(23, { model_type: 'deepseek_v3' }),
-  convolutions: model(33, {
-    model_type: 'lfm2',
-    num_hidden_layers: 4,
-    full_attn_idxs: [2],
-    block_auto_adjust_ff_dim: false,
-  }),
-  linearAttention: model(34, {
-    model_type: 'qwen3_5_text',
-    num_hidden_layers: 4,
-    head_dim: 32,
-    linear_num_key_heads: 2,
-    linear_num_value_heads: 4,
-    linear_key_head_dim: 16,
-    linear_value_head_dim: 24,
-  }),
+  convolutions: model(33, CONVOLUTIONS),
+  linearAttention: model(34, LINEAR_ATTENTION),
 } satisfies Record<string, RandomModelOptions>;
 type ModelName = keyof typeof models;
 

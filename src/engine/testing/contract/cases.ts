@@ -11,6 +11,7 @@ import {
 import { randomArrangement } from '../../../placement/testing/arrangements.js';
 import type { KvType, WeightType } from '../../contracts/api.js';
 import { randomFiles } from '../random_source.js';
+import { EXPERTS } from '../../../model/testing/small_configs.js';
 
 /**
  * What the numerics contract is tried on: models, and the plans that must give the bits of one rank. The tests draw from these tables,
@@ -131,15 +132,7 @@ export const contractModels = {
     seed: 33,
     config: {
       ...long,
-      model_type: 'qwen3_moe',
-      num_hidden_layers: 3,
-      num_attention_heads: 8,
-      num_key_value_heads: 4,
-      num_experts: 6,
-      num_experts_per_tok: 3,
-      moe_intermediate_size: 24,
-      norm_topk_prob: true,
-      mlp_only_layers: [1],
+      ...EXPERTS,
     },
   },
 } satisfies Record<string, RandomModelOptions>;
