@@ -18,6 +18,7 @@ import type { RanksRequest } from './suites/ranks.js';
 import type { ServeRequest } from './suites/serve.js';
 import type { SpeculateRequest } from './suites/speculate.js';
 import type { ThroughputRequest } from './suites/throughput.js';
+import type { VisionRequest } from './suites/vision.js';
 
 /** What a suite measures: plain data, so that it can be told to a page. */
 export type SuiteRequest =
@@ -32,7 +33,8 @@ export type SuiteRequest =
   | ProfileRequest
   | PeersRequest
   | ArrangedRequest
-  | SpeculateRequest;
+  | SpeculateRequest
+  | VisionRequest;
 
 export interface SuiteRun extends SuiteOutcome<unknown> {
   /** The results for people. */
@@ -104,6 +106,11 @@ export async function runSuite(request: SuiteRequest, hooks: SuiteHooks): Promis
       const { runSpeculate, speculateTable } = await import('./suites/speculate.js');
       const outcome = await runSpeculate(request, hooks);
       return { ...outcome, table: speculateTable(outcome.results) };
+    }
+    case 'vision': {
+      const { runVision, visionTable } = await import('./suites/vision.js');
+      const outcome = await runVision(request, hooks);
+      return { ...outcome, table: visionTable(outcome.results, outcome.leftOut) };
     }
     case 'serve': {
       const { runServe, serveTable } = await import('./suites/serve.js');

@@ -13,12 +13,13 @@ import { testAdapters } from '../../src/gpu/testing/adapters.js';
 import { runCli } from '../../src/cli/testing/run_cli.js';
 import { runHere } from '../../src/cli/testing/run_here.js';
 import type { SpeculateResult } from '../suites/speculate.js';
+import type { VisionResult } from '../suites/vision.js';
 import { readSubmission } from '../submissions.js';
 import type { LoadResult } from './load_suite.js';
 import { drawn } from '../../src/gpu/testing/draw.js';
 
 const suites = drawn(
-  ['decode', 'kernels', 'serve', 'throughput', 'profile', 'speculate', 'against', 'gpu', 'scale'],
+  ['decode', 'kernels', 'serve', 'throughput', 'profile', 'speculate', 'vision', 'against', 'gpu', 'scale'],
   1,
   'suites',
 );
@@ -37,7 +38,7 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
     [
       'an unknown suite',
       ['--suite', 'scales'],
-      "--suite scales: expected decode, speculate, prefill, kernels, check, gpu, compile, ranks, seeds, arranged, throughput, profile, serve, compression, peers, planner, scale, load. Did you mean 'scale'?",
+      "--suite scales: expected decode, speculate, prefill, vision, kernels, check, gpu, compile, ranks, seeds, arranged, throughput, profile, serve, compression, peers, planner, scale, load. Did you mean 'scale'?",
     ],
     ['unknown weights', ['--weights', 'f16,q5'], "--weights f16,q5: 'q5' is none of f32, f16, q8, q4"],
     ['weights twice', ['--weights', 'q8,q8'], '--weights q8,q8: expected each type once'],
@@ -269,6 +270,19 @@ test.runIf(suites.includes('speculate'))('speculate: the same answers with propo
     expect(costs).toHaveLength(4);
     expect(Math.min(...costs)).toBeGreaterThan(0);
   }
+});
+
+test.runIf(suites.includes('vision'))('vision: an encoder, and prompts with a picture', async () => {
+  const args = ['bench', '--suite', 'vision', '--runs', '2', '--context', '256', ...inNode];
+  const { code, stdout, stderr } = await runCli(args);
+  expect(code, stderr).toBe(0);
+  const { results, left_out: leftOut } = JSON.parse(stdout) as BenchDocument<VisionResult>;
+  expect(results.map(({ task, samples }) => [task, samples.length])).toEqual(
+    ['encoder', 'new', 'again', 'text'].map((task) => [task, 2]),
+  );
+  // tiny-vlm's: 8 by 8 patches, 2 by 2 of them a row, between 16 tokens of text.
+  for (const { rows, prompt_tokens: length = 32 } of results) expect([rows, length]).toEqual([16, 32]);
+  expect(leftOut?.map(({ runtime }) => runtime)).toEqual(['transformers.js']);
 });
 
 test.runIf(suites.includes('against'))('against another checkout: runs in turns, paired', async () => {

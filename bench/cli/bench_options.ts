@@ -36,9 +36,9 @@ export function chromeIsThere(): boolean {
   }
 }
 
-/** The model folder given; a scale model by its name is made first, the embedded one is the default. */
-export async function benchModel(options: Options, terminal: Terminal): Promise<string> {
-  const named = options.text('model') ?? embeddedModel();
+/** The model folder given; a scale model by its name is made first, an embedded one is the default. */
+export async function benchModel(options: Options, terminal: Terminal, usual = embeddedModel): Promise<string> {
+  const named = options.text('model') ?? usual();
   if (!isScaleModel(named)) return named;
   const { scaleModelFolder } = await import('./models/scale_models.js');
   return scaleModelFolder(named, terminal.signal, (line) => terminal.progress(line));
@@ -52,6 +52,7 @@ export function embeddedModel(): string {
 }
 
 export const embeddedMla = (): string => join(embeddedModel(), '..', 'tiny-mla');
+export const embeddedVision = (): string => join(embeddedModel(), '..', 'tiny-vlm');
 
 export const passOn = (options: Options, names: readonly string[]): string[] =>
   names.flatMap((name) => (options.has(name) ? [`--${name}=${options.text(name)}`] : []));

@@ -22,7 +22,7 @@ import {
 import { runHosted } from './run_hosted.js';
 
 /** The suites that run in Node or in a page alike. */
-export type HostedSuite = Exclude<SuiteRequest['suite'], 'peers' | 'gpu'>;
+export type HostedSuite = Exclude<SuiteRequest['suite'], 'peers' | 'vision' | 'gpu'>;
 
 export interface SuiteResult {
   readonly document: SuiteDocument;

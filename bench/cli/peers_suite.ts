@@ -7,7 +7,8 @@ import type { Terminal } from '../../src/cli/command.js';
 import type { Options } from '../../src/cli/options.js';
 import type { PeerPackages } from '../peers/page_peers.js';
 import type { PeersRequest } from '../suites/peers.js';
-import { benchHost, benchModel, integerList, oneWeights, requestFor } from './bench_options.js';
+import type { VisionRequest } from '../suites/vision.js';
+import { benchHost, benchModel, embeddedVision, integerList, oneWeights, requestFor } from './bench_options.js';
 import type { SuiteResult } from './hosted_suites.js';
 import { runHosted } from './run_hosted.js';
 
@@ -40,6 +41,25 @@ export async function runPeersSuite(options: Options, terminal: Terminal): Promi
   };
   const folders = { [ORT_PATH]: packageFolder('onnxruntime-web'), [OWN_PATH]: OWN_FOLDER };
   return runHosted(request, { host, model, ...(host === 'chrome' && { folders }) }, terminal);
+}
+
+/** A model that takes pictures, beside transformers.js where that is installed. */
+export async function runVisionSuite(options: Options, terminal: Terminal): Promise<SuiteResult> {
+  const host = benchHost(options);
+  const model = await benchModel(options, terminal, embeddedVision);
+  const weights = oneWeights(options, 'vision') ?? 'f32';
+  const { options: load } = await requestFor(options, terminal, model, weights, undefined, []);
+  const inChrome = host === 'chrome' && existsSync(OWN_FOLDER);
+  const folders = { [ORT_PATH]: packageFolder('onnxruntime-web'), [OWN_PATH]: OWN_FOLDER };
+  const request: VisionRequest = {
+    suite: 'vision',
+    model,
+    load,
+    weights,
+    runs: options.integer('runs', 1) ?? 7,
+    ...(inChrome && { packages: packages() }),
+  };
+  return runHosted(request, { host, model, ...(inChrome && { folders }) }, terminal);
 }
 
 function packages(): PeerPackages {

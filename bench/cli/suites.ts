@@ -3,7 +3,7 @@ import type { Terminal } from '../../src/cli/command.js';
 import type { Options } from '../../src/cli/options.js';
 import { type HostedSuite, runHostedSuite, type SuiteResult } from './hosted_suites.js';
 import { runCompile, runCompression, runGpu, runLoad, runPlanner, runScale, runSeeds } from './local_suites.js';
-import { runPeersSuite } from './peers_suite.js';
+import { runPeersSuite, runVisionSuite } from './peers_suite.js';
 
 export interface SuiteEntry {
   readonly summary: string;
@@ -39,6 +39,11 @@ export const SUITES: Readonly<Record<string, SuiteEntry>> = {
     summary: 'prompt tokens per second, by prompt length; --precision exact,fast: side by side',
     options: [...MODEL, 'precision', 'prompt-tokens', 'runs', 'against'],
     run: hosted('prefill'),
+  },
+  vision: {
+    summary: 'the encoder of images, and prompts with them: new ones, ones asked about again; beside transformers.js',
+    options: ['model', 'weights', 'kv', 'context', ...PLACE, 'runs'],
+    run: runVisionSuite,
   },
   kernels: {
     summary: "every kernel's cases against the adapter's copy bandwidth and multiply-adds",

@@ -9,7 +9,7 @@ import type { Answering, FilledContext, PeerModel } from './peer_model.js';
 import { kvOf } from './peer_weights.js';
 
 /** The part of transformers.js that is used here. */
-interface TransformersModule {
+export interface TransformersModule {
   readonly env: {
     readonly version: string;
     allowLocalModels: boolean;
@@ -26,15 +26,19 @@ interface TransformersModule {
     dims: readonly number[],
   ) => object;
   readonly DynamicCache: new (entries: Readonly<Record<string, object>>) => { dispose(): Promise<void> };
-  readonly AutoModelForCausalLM: {
-    from_pretrained(
-      name: string,
-      options: object,
-    ): Promise<{
-      generate(options: object): Promise<unknown>;
-      dispose(): Promise<unknown>;
-    }>;
-  };
+  readonly AutoModelForCausalLM: Loading<Generating>;
+  readonly AutoModelForImageTextToText: Loading<
+    Generating & { encode_image(inputs: object): Promise<{ readonly data: Float32Array }> }
+  >;
+}
+
+interface Loading<Model> {
+  from_pretrained(name: string, options: object): Promise<Model>;
+}
+
+interface Generating {
+  generate(options: object): Promise<unknown>;
+  dispose(): Promise<unknown>;
 }
 
 /** URLs of the packages' dist folders. */
@@ -55,7 +59,7 @@ export interface TransformersOptions {
   readonly device: GPUDevice;
 }
 
-const FOLDER = 'peer-model';
+export const FOLDER = 'peer-model';
 
 /**
  * The model in transformers.js: the graph that its models have, its generation loop, its own version of onnxruntime-web.
@@ -65,41 +69,22 @@ export async function openTransformers(places: TransformersPlaces, options: Tran
   const { config, configJson, reader, weights, contextLength, device } = options;
   const { kvHeads, headDim } = attentionOf(config, 'gqa');
   if (weights === 'f16' && !device.features.has('shader-f16')) throw unsupportedError(NO_F16);
-  const { AutoModelForCausalLM, DynamicCache, Tensor, env } = await importTransformers(places);
-  env.allowLocalModels = true;
-  env.allowRemoteModels = false;
-  env.localModelPath = '/';
-  env.useBrowserCache = false;
-  env.useWasmCache = false;
-  const { wasm } = env.backends.onnx;
-  wasm.wasmPaths = places.onnxruntimeWeb;
-  wasm.numThreads = 1;
   const { model } = await decodeGraph(config, reader, {
     weights,
     positions: contextLength,
     lengths: 'mask',
     place: 'model',
   });
-  // Without the ids that end an answer, none ends one.
-  const { eos_token_id: _, ...plain } = configJson;
-  const files: Readonly<Record<string, BodyInit>> = {
+  const { AutoModelForCausalLM, DynamicCache, Tensor, env } = await transformersOf(places, {
     'config.json': JSON.stringify({
-      ...plain,
+      ...endless(configJson),
       head_dim: headDim,
       num_key_value_heads: kvHeads,
-      'transformers.js_config': { kv_cache_dtype: kvOf(weights) === 'f16' ? 'float16' : 'float32' },
+      ...cachedAs(weights),
     }),
     'onnx/model.onnx': model,
-  };
-  env.fetch = async (url) => {
-    const found = Object.entries(files).find(([name]) => String(url).endsWith(`${FOLDER}/${name}`));
-    return found ? new Response(found[1]) : new Response('', { status: 404 });
-  };
-  const loaded = await AutoModelForCausalLM.from_pretrained(FOLDER, {
-    dtype: 'fp32',
-    device: 'webgpu',
-    session_options: { executionProviders: [{ name: 'webgpu', device }] },
   });
+  const loaded = await AutoModelForCausalLM.from_pretrained(FOLDER, onDevice(device));
   /** Keys and values of all but the prompt's last token. */
   const cacheOf = ({ prompt, present }: FilledContext) => {
     const before = prompt.length - 1;
@@ -157,6 +142,48 @@ export async function openTransformers(places: TransformersPlaces, options: Tran
       await loaded.dispose();
     },
   };
+}
+
+/** Without the ids that end an answer, none ends one. */
+export function endless({ eos_token_id: _, ...plain }: Readonly<Record<string, unknown>>): Record<string, unknown> {
+  return plain;
+}
+
+/** What config.json says of the cache's type. */
+export const cachedAs = (weights: WeightType) => ({
+  'transformers.js_config': { kv_cache_dtype: kvOf(weights) === 'f16' ? 'float16' : 'float32' },
+});
+
+/** Graphs say themselves in what they compute. */
+export const onDevice = (device: GPUDevice) => ({
+  dtype: 'fp32',
+  device: 'webgpu',
+  session_options: { executionProviders: [{ name: 'webgpu', device }] },
+});
+
+/**
+ * The library, for which the folder `FOLDER` has these files.
+ * @throws SplitkvError `unsupported` where the packages can't be loaded
+ */
+export async function transformersOf(
+  places: TransformersPlaces,
+  files: Readonly<Record<string, BodyInit>>,
+): Promise<TransformersModule> {
+  const module = await importTransformers(places);
+  const { env } = module;
+  env.allowLocalModels = true;
+  env.allowRemoteModels = false;
+  env.localModelPath = '/';
+  env.useBrowserCache = false;
+  env.useWasmCache = false;
+  const { wasm } = env.backends.onnx;
+  wasm.wasmPaths = places.onnxruntimeWeb;
+  wasm.numThreads = 1;
+  env.fetch = async (url) => {
+    const found = Object.entries(files).find(([name]) => String(url).endsWith(`${FOLDER}/${name}`));
+    return found ? new Response(found[1]) : new Response('', { status: 404 });
+  };
+  return module;
 }
 
 async function importTransformers(places: TransformersPlaces): Promise<TransformersModule> {

@@ -7,9 +7,18 @@ import { formatBytes } from '../../../src/base/math.js';
 import { Random } from '../../../src/base/random.js';
 import { bf16Bits } from '../../../src/loader/testing/encode.js';
 import { safetensorsHeader } from '../../../src/loader/testing/write_safetensors.js';
+import type { ModelConfig } from '../../../src/model/config/model_config.js';
 import { readModelConfig } from '../../../src/model/families/registry.js';
-import { modelTensors } from '../../../src/model/testing/random_tensors.js';
+import { modelTensors, type TensorRecipe } from '../../../src/model/testing/random_tensors.js';
 import type { ScaleModel } from './scale_names.js';
+
+/** Of models that take images, in tiles. */
+const smolvlm = {
+  architectures: ['SmolVLMForConditionalGeneration'],
+  model_type: 'smolvlm',
+  scale_factor: 4,
+  tie_word_embeddings: false,
+};
 
 const common = { hidden_act: 'silu', tie_word_embeddings: true, torch_dtype: 'bfloat16', initializer_range: 0.02 };
 
@@ -28,16 +37,38 @@ const random = {
   eos_token_id: 0,
 };
 
+const random14m = {
+  ...random,
+  num_hidden_layers: 4,
+  hidden_size: 512,
+  intermediate_size: 1536,
+  num_attention_heads: 8,
+  vocab_size: 2048,
+};
+
+const smollm2 = {
+  ...common,
+  architectures: ['LlamaForCausalLM'],
+  model_type: 'llama',
+  num_hidden_layers: 30,
+  hidden_size: 576,
+  intermediate_size: 1536,
+  num_attention_heads: 9,
+  num_key_value_heads: 3,
+  head_dim: 64,
+  vocab_size: 49152,
+  max_position_embeddings: 8192,
+  rope_theta: 100000,
+  rms_norm_eps: 1e-5,
+  attention_bias: false,
+  mlp_bias: false,
+  bos_token_id: 0,
+  eos_token_id: 0,
+};
+
 /** config.json of models whose size is what counts, as published; their weights are made here. */
 export const SCALE_CONFIGS: Readonly<Record<ScaleModel, Record<string, unknown>>> = {
-  'random-14m': {
-    ...random,
-    num_hidden_layers: 4,
-    hidden_size: 512,
-    intermediate_size: 1536,
-    num_attention_heads: 8,
-    vocab_size: 2048,
-  },
+  'random-14m': random14m,
   'random-46m': {
     ...random,
     num_hidden_layers: 6,
@@ -71,25 +102,36 @@ export const SCALE_CONFIGS: Readonly<Record<ScaleModel, Record<string, unknown>>
     bos_token_id: 0,
     eos_token_id: 0,
   },
-  'smollm2-135m': {
-    ...common,
-    architectures: ['LlamaForCausalLM'],
-    model_type: 'llama',
-    num_hidden_layers: 30,
-    hidden_size: 576,
-    intermediate_size: 1536,
-    num_attention_heads: 9,
-    num_key_value_heads: 3,
-    head_dim: 64,
-    vocab_size: 49152,
-    max_position_embeddings: 8192,
-    rope_theta: 100000,
-    rms_norm_eps: 1e-5,
-    attention_bias: false,
-    mlp_bias: false,
-    bos_token_id: 0,
-    eos_token_id: 0,
+  'random-vlm': {
+    ...smolvlm,
+    image_token_id: 2047,
+    scale_factor: 2,
+    text_config: { ...random14m, tie_word_embeddings: false },
+    vision_config: {
+      model_type: 'smolvlm_vision',
+      hidden_size: 384,
+      intermediate_size: 1536,
+      num_hidden_layers: 6,
+      num_attention_heads: 6,
+      image_size: 224,
+      patch_size: 16,
+    },
   },
+  'smolvlm-256m': {
+    ...smolvlm,
+    image_token_id: 49190,
+    text_config: { ...smollm2, vocab_size: 49280, tie_word_embeddings: false },
+    vision_config: {
+      model_type: 'smolvlm_vision',
+      hidden_size: 768,
+      intermediate_size: 3072,
+      num_hidden_layers: 12,
+      num_attention_heads: 12,
+      image_size: 512,
+      patch_size: 16,
+    },
+  },
+  'smollm2-135m': smollm2,
   'gemma3-270m': {
     ...common,
     architectures: ['Gemma3ForCausalLM'],
@@ -167,6 +209,46 @@ export const SCALE_CONFIGS: Readonly<Record<ScaleModel, Record<string, unknown>>
   },
 };
 
+/** A decoder's, as they are called beside an encoder. */
+const inside = (tensors: readonly TensorRecipe[]): TensorRecipe[] =>
+  tensors.map((recipe) => ({ ...recipe, name: recipe.name.replace(/^model\./, 'model.text_model.') }));
+
+/** Of an encoder of tiles, and its projection. */
+function tilesTensors({ vision, hiddenSize }: ModelConfig): TensorRecipe[] {
+  const { tower, patch, image, merge } = vision!;
+  const width = tower.hiddenSize;
+  const list: TensorRecipe[] = [];
+  const matrix = (name: string, shape: number[], columns: number): void => {
+    list.push({ name: `${name}.weight`, shape, mean: 0, deviation: columns ** -0.5 });
+  };
+  const linear = (name: string, rows: number, columns: number): void => {
+    matrix(name, [rows, columns], columns);
+    list.push({ name: `${name}.bias`, shape: [rows], mean: 0, deviation: 0.1 });
+  };
+  const norm = (name: string): void => {
+    list.push({ name: `${name}.weight`, shape: [width], mean: 1, deviation: 0.1 });
+    list.push({ name: `${name}.bias`, shape: [width], mean: 0, deviation: 0.1 });
+  };
+  const at = 'model.vision_model';
+  matrix(`${at}.embeddings.patch_embedding`, [width, 3, patch, patch], 3 * patch * patch);
+  list.push({ name: `${at}.embeddings.patch_embedding.bias`, shape: [width], mean: 0, deviation: 0.1 });
+  matrix(`${at}.embeddings.position_embedding`, [Math.floor(image / patch) ** 2, width], 1);
+  for (const [layer, { mlp }] of tower.layers.entries()) {
+    const block = `${at}.encoder.layers.${layer}`;
+    for (const name of ['layer_norm1', 'layer_norm2']) norm(`${block}.${name}`);
+    for (const part of ['q_proj', 'k_proj', 'v_proj', 'out_proj']) linear(`${block}.self_attn.${part}`, width, width);
+    const inner = mlp.kind === 'plain' ? mlp.width : 0;
+    linear(`${block}.mlp.fc1`, inner, width);
+    linear(`${block}.mlp.fc2`, width, inner);
+  }
+  norm(`${at}.post_layernorm`);
+  matrix('model.connector.modality_projection.proj', [hiddenSize, width * merge ** 2], width * merge ** 2);
+  return list;
+}
+
+/** Pictures are one tile. */
+const WHOLE = { do_image_splitting: false };
+
 const PIECE_ELEMENTS = 2 ** 21;
 const TABLE_SIZE = 2 ** 16;
 
@@ -181,7 +263,8 @@ export async function scaleModelFolder(
 ): Promise<string> {
   const raw = SCALE_CONFIGS[name];
   const config = await readModelConfig(raw);
-  const tensors = modelTensors(config).map((recipe) => ({ ...recipe, dtype: 'BF16' as const }));
+  const recipes = config.vision ? [...inside(modelTensors(config)), ...tilesTensors(config)] : modelTensors(config);
+  const tensors = recipes.map((recipe) => ({ ...recipe, dtype: 'BF16' as const }));
   const header = safetensorsHeader(tensors, { format: 'pt' });
   const elements = tensors.map(({ shape }) => shape.reduce((product, extent) => product * extent, 1));
   const size = header.byteLength + 2 * elements.reduce((sum, count) => sum + count, 0);
@@ -227,6 +310,7 @@ export async function scaleModelFolder(
       await out.close();
     }
     await rename(partial, file);
+    if (config.vision) await writeFile(join(folder, 'preprocessor_config.json'), JSON.stringify(WHOLE));
     await writeFile(configFile, configText);
   } finally {
     await rm(partial, { force: true });

@@ -13,10 +13,12 @@ import { asMultiplied } from '../peer_weights.js';
 /** Element types, as Cast names them. */
 const F32 = 1;
 const I32 = 6;
+const F16 = 10;
 
 /** Names of the graph's inputs and outputs. */
 export const DECODE_NAMES = {
   ids: 'input_ids',
+  rows: 'inputs_embeds',
   mask: 'attention_mask',
   lastIndex: 'seqlens_k',
   total: 'total_sequence_length',
@@ -32,6 +34,8 @@ export interface DecodeGraphOptions {
   readonly positions: number;
   /** How the length is told: the counts themselves, or an attention mask, which transformers.js feeds. */
   readonly lengths: 'counts' | 'mask';
+  /** True: rows are given, f32, in place of ids (`embeddingGraph` makes those of ids). */
+  readonly embedded?: boolean;
   /** Where the weights are; transformers.js fetches one file. */
   readonly place: 'files' | 'model';
 }
@@ -45,13 +49,24 @@ export async function decodeGraph(
   reader: TensorReader,
   options: DecodeGraphOptions,
 ): Promise<OnnxModel> {
+  return new DecodeGraph(plainModel(config), reader, options).build();
+}
+
+function plainModel(config: ModelConfig): DenseModel {
   const model = denseModel(config);
-  if (!model || model.attention.qkNorm) {
-    throw unsupportedError(
-      'the decode graph for ONNX Runtime has grouped-query attention without q and k norms, and dense MLPs; choose such a model',
-    );
-  }
-  return new DecodeGraph(model, reader, options).build();
+  if (model && !model.attention.qkNorm) return model;
+  throw unsupportedError(
+    'the decode graph for ONNX Runtime has grouped-query attention without q and k norms, and dense MLPs; choose such a model',
+  );
+}
+
+/** The rows of ids, f32, for a graph that is given rows. @throws as `decodeGraph` */
+export async function embeddingGraph(
+  config: ModelConfig,
+  reader: TensorReader,
+  options: DecodeGraphOptions,
+): Promise<OnnxModel> {
+  return new DecodeGraph(plainModel(config), reader, options).embedding();
 }
 
 class DecodeGraph {
@@ -75,13 +90,14 @@ class DecodeGraph {
     const { heads, kvHeads, headDim, scale } = attention;
     const names = DECODE_NAMES;
     const kvDims = (length: string) => ['batch_size', kvHeads, length, headDim];
-    const ids = graph.input(names.ids, 'i64', ['batch_size', 'sequence_length']);
+    const length = ['batch_size', 'sequence_length'];
+    const given = this.options.embedded ? graph.input(names.rows, 'f32', [...length, hiddenSize]) : undefined;
     const [lastIndex, total] = this.#lengths();
     const [cos, sin] = this.#rotations();
-    const table = await this.#rows([`${tensors.embedding}.weight`]);
-    const rows = asMultiplied(this.options.weights, table, hiddenSize);
-    const embedding = this.#weights('embedding', rows, [vocabSize, hiddenSize]);
-    let skip = graph.op('Gather', [embedding, ids], { axis: 0 });
+    let skip =
+      given === undefined
+        ? await this.#embedded()
+        : graph.op('Cast', [given], { to: this.#type === 'f16' ? F16 : F32 });
     let normed = await this.#norm(skip, undefined, `${numbered(tensors.inputNorm!, 0)}.weight`);
     for (let layer = 0; layer < layers.length; layer++) {
       const named = numbered(tensors, layer);
@@ -116,6 +132,21 @@ class DecodeGraph {
     graph.op('Cast', [logits], { to: F32 }, names.logits);
     graph.output(names.logits, 'f32', ['batch_size', 1, vocabSize]);
     return graph.finish();
+  }
+
+  async embedding(): Promise<OnnxModel> {
+    const rows = await this.#embedded();
+    this.#graph.op('Cast', [rows], { to: F32 }, DECODE_NAMES.rows);
+    this.#graph.output(DECODE_NAMES.rows, 'f32', ['batch_size', 'sequence_length', this.model.config.hiddenSize]);
+    return this.#graph.finish();
+  }
+
+  async #embedded(): Promise<Value> {
+    const { hiddenSize, vocabSize, tensors } = this.model.config;
+    const ids = this.#graph.input(DECODE_NAMES.ids, 'i64', ['batch_size', 'sequence_length']);
+    const table = await this.#rows([`${tensors.embedding}.weight`]);
+    const rows = asMultiplied(this.options.weights, table, hiddenSize);
+    return this.#graph.op('Gather', [this.#weights('embedding', rows, [vocabSize, hiddenSize]), ids], { axis: 0 });
   }
 
   /** i32 [batch]: the index of the last token; i32 [1]: tokens in all. */

@@ -99,7 +99,7 @@ export const SUITES = {
   },
 } as const satisfies Partial<Record<SuiteRequest['suite'], PageSuite>> as Readonly<Record<SuiteName, PageSuite>>;
 
-export type SuiteName = Exclude<SuiteRequest['suite'], 'check' | 'speculate'>;
+export type SuiteName = Exclude<SuiteRequest['suite'], 'check' | 'speculate' | 'vision'>;
 
 /** The form as it was filled in. */
 export interface BenchForm {
