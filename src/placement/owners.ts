@@ -186,6 +186,11 @@ export class Owners {
     return this.#offsets.get(slot) ?? 0;
   }
 
+  /** Where copies share lanes: the ranks that the plan gives those of a slot's head, by lane; undefined of a head that isn't copied. */
+  lanes(stage: number, head: number, slot: number): readonly number[] | undefined {
+    return this.#copies?.lanes(stage, head, slot);
+  }
+
   /** Shares the running sequences out over copies of heads again (copies.ts). Returns the moves, which count as done. */
   balance(sequences: readonly SharedSequence[]): CopyMove[] {
     return this.#copies?.balance(sequences) ?? [];
