@@ -77,6 +77,11 @@ describe('merge lanes dealt out to copies', () => {
     expect(peakOf([{ ranks: [0, 1], entries: 2400 }], new Map([[0, 1200]]), uneven)).toBe(1808);
   });
 
+  test('a rank that is three times as fast has three times as many lanes', () => {
+    const [lanes] = shareLanes([{ ranks: [0, 1], entries: 8192 }], new Map(), (rank) => (rank === 1 ? 3 : 1));
+    expect(lanes!.filter((rank) => rank === 1)).toHaveLength(6);
+  });
+
   test('lanes without entries follow, each where least would be read when they fill', () => {
     const [lanes] = shareLanes([{ ranks: [0, 1], entries: 256 }], new Map([[1, 200]]));
     expect(lanes).toEqual([0, 1, 0, 1, 0, 1, 0, 1]);

@@ -41,14 +41,20 @@ const TRIES = 1000;
  * them. Lanes without entries follow, in the order in which a growing sequence reaches them. The same input gives the same shares
  * everywhere.
  * @param busy by rank, what it reads of the layer besides: other sequences
+ * @param speedOf a rank: the busiest is the one that takes longest
  * @returns by head, the rank of each lane
  */
-export function shareLanes(heads: readonly LanedHead[], busy: ReadonlyMap<number, number>): number[][] {
-  const loads = new Map(busy);
+export function shareLanes(
+  heads: readonly LanedHead[],
+  busy: ReadonlyMap<number, number>,
+  speedOf: (rank: number) => number = () => 1,
+): number[][] {
+  const loads = new Map([...busy].map(([rank, entries]) => [rank, entries / speedOf(rank)]));
   const loadOf = (rank: number): number => loads.get(rank) ?? 0;
-  const leastBusy = (ranks: readonly number[]): number =>
-    ranks.reduce((best, rank) => (loadOf(rank) < loadOf(best) ? rank : best));
-  const add = (rank: number, entries: number): void => void loads.set(rank, loadOf(rank) + entries);
+  const withLane = (rank: number, entries: number): number => loadOf(rank) + entries / speedOf(rank);
+  const leastBusy = (ranks: readonly number[], entries: number): number =>
+    ranks.reduce((best, rank) => (withLane(rank, entries) < withLane(best, entries) ? rank : best));
+  const add = (rank: number, entries: number): void => void loads.set(rank, withLane(rank, entries));
   const put = (lane: Lane, rank: number | undefined): void => {
     if (lane.rank !== undefined) add(lane.rank, -lane.entries);
     lane.rank = rank;
@@ -60,7 +66,7 @@ export function shareLanes(heads: readonly LanedHead[], busy: ReadonlyMap<number
   const read = all.flat().filter(({ entries }) => entries > 0);
   for (const lane of read) if (lane.ranks.length === 1) put(lane, lane.ranks[0]);
   const free = read.filter(({ ranks }) => ranks.length > 1);
-  for (const lane of free.toSorted((a, b) => b.entries - a.entries)) put(lane, leastBusy(lane.ranks));
+  for (const lane of free.toSorted((a, b) => b.entries - a.entries)) put(lane, leastBusy(lane.ranks, lane.entries));
 
   let left = TRIES;
   /**
@@ -72,7 +78,7 @@ export function shareLanes(heads: readonly LanedHead[], busy: ReadonlyMap<number
     tried.add(from);
     for (const lane of unlike(free.filter(({ rank }) => rank === from))) {
       for (const to of lane.ranks) {
-        if (to === from || (tried.has(to) && loadOf(to) + lane.entries >= peak)) continue;
+        if (to === from || (tried.has(to) && withLane(to, lane.entries) >= peak)) continue;
         if (left-- <= 0) return false;
         put(lane, to);
         if (loadOf(from) < peak && (loadOf(to) < peak || relieve(to, peak, tried))) return true;
@@ -86,14 +92,17 @@ export function shareLanes(heads: readonly LanedHead[], busy: ReadonlyMap<number
   while (free.length > 0 && relieve(busiest(), loadOf(busiest()), new Set()));
   const unread = range(0, MERGE_LANES).flatMap((at) => all.map((lanes) => nth(lanes, at)));
   for (const lane of unread.filter(({ entries }) => entries === 0)) {
-    lane.rank = leastBusy(lane.ranks);
+    lane.rank = leastBusy(lane.ranks, CHUNK_TOKENS);
     add(lane.rank, CHUNK_TOKENS);
   }
   return all.map((lanes) => lanes.map(({ rank }) => rank!));
 }
 
 /** What each rank reads of these heads, whose lanes are shared so. */
-export function laneLoads(heads: readonly LanedHead[], shares: readonly (readonly number[])[]): Map<number, number> {
+export function laneLoads(
+  heads: readonly Pick<LanedHead, 'entries'>[],
+  shares: readonly (readonly number[])[],
+): Map<number, number> {
   const loads = new Map<number, number>();
   for (const [at, { entries }] of heads.entries()) {
     const own = laneEntries(entries);

@@ -358,7 +358,7 @@ function tables(problem: MergeCase): Uint32Array {
     for (let head = 0; head < cacheKvHeads; head++) {
       const table = headTable({ ...perHead!, perHead: true }, slot, head);
       words[table] = evicted?.[slot]?.[head] ?? 0;
-      const bundle = Math.floor((((head - firstKvHead) * heads) / kvHeads) / bundleHeads);
+      const bundle = Math.floor(((head - firstKvHead) * heads) / kvHeads / bundleHeads);
       const copies = contributors?.[bundle];
       if (copies) words[table + tableStride - 1] = laneWord(copiesByLane(copies, offsets[slot]));
       for (let chunk = 0; masks && position !== undefined && chunk < chunksOf(problem, slot, position, head); chunk++) {

@@ -134,7 +134,9 @@ export const attentionMerge = defineKernel({
     }
     const copies = mode === 'home' && sharers === undefined;
     if (copies && !perHead) {
-      throw usageError("attention_merge: mode 'home' needs sharers, or perHead: the tables of copied heads say who has which lane");
+      throw usageError(
+        "attention_merge: mode 'home' needs sharers, or perHead: the tables of copied heads say who has which lane",
+      );
     }
     if (mode !== 'home' && sharers !== undefined) {
       throw usageError(`attention_merge: sharers with mode '${mode}'; 'lanes' takes the rank's share`);

@@ -23,11 +23,7 @@ export interface LaneContributor {
  */
 export function laneSources(
   bundles: readonly (readonly LaneContributor[])[],
-  {
-    rows,
-    bundleHeads,
-    slots,
-  }: { readonly rows: number; readonly bundleHeads: number; readonly slots?: number },
+  { rows, bundleHeads, slots }: { readonly rows: number; readonly bundleHeads: number; readonly slots?: number },
 ): Uint32Array<ArrayBuffer> {
   const places = slots ?? MERGE_LANES;
   const sources = new Uint32Array(bundles.length * places);

@@ -73,7 +73,8 @@ export const command: Command = {
     const out = options.text('out');
     const sharing = options.oneOf('sharing', COPY_SHARING);
     if (out !== undefined) {
-      const how = { sharing, loads: profile.layers, pipeline: problem.pipeline };
+      const speeds = costs?.secondsPerEntry.map((seconds) => 1 / seconds);
+      const how = { sharing, speeds, loads: profile.layers, pipeline: problem.pipeline };
       const arrangement = toArrangementFile(profile.model, problem.ranks, found, how);
       await writeGiven('out', out, `${JSON.stringify(arrangement)}\n`);
     }
@@ -192,7 +193,8 @@ function promptsText({
   utilisation_of_prompts_shared: shared,
 }: PromptFigures): string[] {
   if (planned === undefined) return [];
-  const anew = shared === undefined ? '' : `, ${shared.toFixed(3)} where copies share the lanes of each long prompt anew`;
+  const anew =
+    shared === undefined ? '' : `, ${shared.toFixed(3)} where copies share the lanes of each long prompt anew`;
   return [`utilisation of single prompts: ${planned.toFixed(3)}${anew}`];
 }
 

@@ -239,9 +239,7 @@ export class HeadPages {
   }
 
   #stageOf(layer: number): PagedStage | undefined {
-    return this.#stages.find(
-      ({ firstLayer, numLayers }) => layer >= firstLayer && layer < firstLayer + numLayers,
-    );
+    return this.#stages.find(({ firstLayer, numLayers }) => layer >= firstLayer && layer < firstLayer + numLayers);
   }
 
   /**

@@ -30,17 +30,19 @@ export class LaneShares {
    * @param entriesOf a kv head, that the sequence has
    */
   share(slot: number, stage: number, layer: number, entriesOf: (head: number) => number): void {
-    const { shares } = nth(this.owners.plan.stages, stage);
+    const { stages, speeds = [] } = this.owners.plan;
+    const { shares } = nth(stages, stage);
     const held = [...new Set(shares.flatMap(({ heads }) => heads))];
-    const heads = held.map(
-      (head): LanedHead => ({ ranks: holdersOf({ shares }, head).map(({ rank }) => rank), entries: entriesOf(head) }),
-    );
+    const heads = held.map((head): LanedHead => ({
+      ranks: holdersOf({ shares }, head).map(({ rank }) => rank),
+      entries: entriesOf(head),
+    }));
     const bySlot = valueIn(this.#shared, layer, () => new Map<number, Shared>());
     const busy = new Map<number, number>();
     for (const { read } of bySlot.values()) {
       for (const [rank, entries] of read) busy.set(rank, (busy.get(rank) ?? 0) + entries);
     }
-    const lanes = shareLanes(heads, busy);
+    const lanes = shareLanes(heads, busy, (rank) => speeds[rank] ?? 1);
     bySlot.set(slot, { read: laneLoads(heads, lanes), lanes: new Map(held.map((head, at) => [head, nth(lanes, at)])) });
   }
 

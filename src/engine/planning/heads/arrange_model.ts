@@ -58,7 +58,8 @@ export async function arrangeModel(
     return busy === undefined ? undefined : percent(busy);
   };
   const [planned, anew] = [ofPrompts(false), sharesAnew ? ofPrompts(true) : undefined];
-  const least = planned === undefined ? '' : `${planned} (a prompt${anew ? `; ${anew} as its lanes are shared anew` : ''}) to `;
+  const least =
+    planned === undefined ? '' : `${planned} (a prompt${anew ? `; ${anew} as its lanes are shared anew` : ''}) to `;
   const copied =
     read.plan.sharing === undefined
       ? 'without copies'

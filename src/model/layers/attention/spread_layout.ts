@@ -134,7 +134,9 @@ export class SpreadLayout {
     const lanes = Math.min(MERGE_LANES, chunks);
     const holes = stage.sharers === undefined && byLanes;
     const ownLanes = holes
-      ? Math.max(...crossing.map((bundle) => this.#laneRoom(known(keeperOn(world.rank, bundle), 'lane here').lanes, lanes)))
+      ? Math.max(
+          ...crossing.map((bundle) => this.#laneRoom(known(keeperOn(world.rank, bundle), 'lane here').lanes, lanes)),
+        )
       : localLanes(chunks, sequence);
     this.partials = role === 'prompt' ? ownLanes : localChunks(chunks, sequence);
     this.bundleHeads = holes ? this.heads / this.segments.length : this.pieces.reduce(gcd);
