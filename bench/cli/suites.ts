@@ -91,6 +91,7 @@ export const SUITES: Readonly<Record<string, SuiteEntry>> = {
       'kv',
       'kv-budget',
       'kv-profile',
+      'copies',
       'spread',
       ...PLACE,
       'ranks',

@@ -39,6 +39,8 @@ export interface ArrangedRequest {
   readonly batches: readonly number[];
   /** Of the model; by default loads drawn at random, as Ada-KV leaves them. */
   readonly profile?: Profile;
+  /** Of DP, the most that a layer gets; default ranks - 1. */
+  readonly copies?: number | undefined;
   /**
    * By which part prompts' loads differ from those that heads are arranged by (standard deviation, lognormal), as those of prompts do that
    * no profile has seen; default 0.
@@ -282,6 +284,7 @@ async function race(
   adapters: Map<string, BenchAdapter>,
 ): Promise<ArrangedResult[]> {
   const shape = modelShape(model.config);
+  const { copies } = request;
   const rivals: (Rival & {
     readonly variant: Variant;
     readonly found: ReturnType<typeof arrange>;
@@ -297,7 +300,7 @@ async function race(
           ? { mode: 'static' }
           : variant === 'NoDP'
             ? { mode: 'exact', copies: 0 }
-            : { mode: 'fair-copy', ...(batch > 1 && { batch }) }),
+            : { mode: 'fair-copy', ...(batch > 1 && { batch }), ...(copies !== undefined && { copies }) }),
       });
       const plan = arrangedPlan(toArrangementFile(model.name, ranks, found), shape, batch > 1 ? 'sequences' : 'lanes');
       rivals.push({ ...(await open(model, plan, batch, request, hooks)), variant, found, plan });

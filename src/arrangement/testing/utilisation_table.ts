@@ -42,13 +42,6 @@ export function meanUtilisation(loads: readonly (readonly number[])[], ranks: nu
   return each.reduce((total, value) => total + value, 0) / each.length;
 }
 
-/** Copies a layer, made by `fair-copy`, with which single prompts are shared out. */
-export const PROMPT_COPIES = [
-  { heads: 8, ranks: 4, copies: [4, 8] },
-  { heads: 8, ranks: 8, copies: [8, 16, 24] },
-  { heads: 32, ranks: 8, copies: [4, 8, 16] },
-] as const;
-
 /**
  * The utilisation of single prompts whose heads keep what the mean prompt's do, but for a lognormal spread: with the shares of the mean,
  * and with lanes shared anew.
@@ -58,12 +51,12 @@ export function utilisationOfPrompts(
   ranks: number,
   copies: number,
   spread: number,
-): readonly [planned: number, shared: number, copies: number] {
+): readonly [planned: number, shared: number] {
   const found = arrange({ loads, ranks, mode: 'fair-copy', copies });
   const deviations = loads.map((heads) => heads.map((load) => spread * load));
   const profile = { model: 'drawn', kv_budget: 0.2, layers: loads, share: loads, share_std: deviations };
   const of = (sharesLanes: boolean): number => promptUtilisation(profile, found.placement, ranks, sharesLanes)!;
-  return [of(false), of(true), found.copies / loads.length];
+  return [of(false), of(true)];
 }
 
 /** One row of figures for each of the shapes in `EXPECTED`, each over so many profiles. */

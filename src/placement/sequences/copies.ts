@@ -127,14 +127,16 @@ export class CopyOwners {
   readonly #loads: readonly (HeadLoads | undefined)[];
   readonly #offsets = new Map<number, { readonly offset: number; readonly tokens: number }>();
 
+  /** `roomy`: every copy has room for all sequences, as where prompts are compressed; otherwise for its share of them. */
   constructor(
     readonly plan: Plan,
     readonly slots: number,
+    roomy = false,
   ) {
     const { sharing } = plan;
     this.#loads = plan.stages.map(headLoads);
     this.#copied = plan.stages.map(
-      (stage) => new Map(copiedHeads(stage).map((head) => [head, copiedOf(stage, head, sharing, slots)])),
+      (stage) => new Map(copiedHeads(stage).map((head) => [head, copiedOf(stage, head, sharing, slots, roomy)])),
     );
   }
 
@@ -258,10 +260,11 @@ export const copiedHeads = ({ shares }: Pick<Stage, 'shares'>): number[] =>
     (a, b) => a - b,
   );
 
-function copiedOf(stage: Stage, head: number, sharing: Plan['sharing'], slots: number): Copied {
+function copiedOf(stage: Stage, head: number, sharing: Plan['sharing'], slots: number, roomy: boolean): Copied {
   const holders = holdersOf(stage, head);
+  const roomOf = (share: number): number => (roomy ? slots : copySlots(share, slots));
   return {
-    copies: holders.map((holder) => ({ ...holder, room: copySlots(holder.share, slots), tokens: 0, sequences: 0 })),
+    copies: holders.map((holder) => ({ ...holder, room: roomOf(holder.share), tokens: 0, sequences: 0 })),
     home: homeOf(holders),
     lanes: sharing === 'lanes' ? laneHolders(holders) : [],
     bySlot: new Map(),
