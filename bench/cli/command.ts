@@ -66,6 +66,11 @@ export const command: Command = {
       value: 'N',
       help: 'sequences decoded side by side: ranks one number, default 8; arranged, throughput, profile with commas, default 1,8,32',
     },
+    copies: { value: 'C', help: 'arranged: copies of heads that a layer gets at most; default ranks - 1' },
+    spread: {
+      value: 'PART',
+      help: "arranged: by how much prompts' heads keep other numbers than those that they are arranged by, such as 0.2; default 0",
+    },
     'micro-batches': {
       value: 'LIST',
       help: 'serve, throughput: groups of sequences whose steps run side by side; default auto, throughput 1,2',

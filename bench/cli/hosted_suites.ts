@@ -150,6 +150,8 @@ async function suiteRequest(
       ranks: integerList(options, 'ranks', 2) ?? [2, 4, 8],
       batches: integerList(options, 'batch') ?? [1, 8, 32],
       budget: options.number('kv-budget', 'a part above 0 and at most 1', (part) => part > 0 && part <= 1) ?? 0.2,
+      copies: options.integer('copies', 0),
+      spread: options.number('spread', 'a number from 0 on', (part) => part >= 0),
       promptTokens: onePromptLength(options, suite, 2048),
       maxTokens: maxTokens ?? 8,
       runs,

@@ -96,6 +96,8 @@ export const SUITES: Readonly<Record<string, SuiteEntry>> = {
       'kv',
       'kv-budget',
       'kv-profile',
+      'copies',
+      'spread',
       ...PLACE,
       'ranks',
       'batch',

@@ -1,5 +1,6 @@
 import { SlotDriver } from '../../src/engine/testing/slot_driver.js';
 import { SplitkvError, usageError } from '../../src/base/errors.js';
+import { Random } from '../../src/base/random.js';
 import { median } from '../../src/base/stats.js';
 import type { AttentionStats } from '../../src/engine/contracts/api.js';
 import { attentionMs, busiest } from '../../src/engine/ranks/stats.js';
@@ -38,6 +39,13 @@ export interface ArrangedRequest {
   readonly batches: readonly number[];
   /** Of the model; by default loads drawn at random, as Ada-KV leaves them. */
   readonly profile?: Profile;
+  /** Of DP, the most that a layer gets; default ranks - 1. */
+  readonly copies?: number | undefined;
+  /**
+   * By which part prompts' loads differ from those that heads are arranged by (standard deviation, lognormal), as those of prompts do that
+   * no profile has seen; default 0.
+   */
+  readonly spread?: number | undefined;
   /** Part of a prompt that heads keep on average. */
   readonly budget: number;
   readonly promptTokens: number;
@@ -80,7 +88,16 @@ interface BenchModel {
   readonly config: ModelConfig;
   readonly reader: TensorReader;
   readonly type: WeightTypes;
+  /** That heads are arranged by. */
   readonly loads: readonly (readonly number[])[];
+}
+
+/** What the prompts' heads keep in place of what they are arranged by. */
+function keptLoads(loads: BenchModel['loads'], spread: number): number[][] {
+  const random = new Random(11);
+  const variance = Math.log1p(spread ** 2);
+  const factor = (): number => Math.exp(Math.sqrt(variance) * random.normal() - variance / 2);
+  return loads.map((heads) => heads.map((load) => load * factor()));
 }
 
 /** Llama-3-8B's layers and heads at a small width: what attention's spread depends on. */
@@ -182,7 +199,7 @@ async function open(
   { config, reader, type, loads }: BenchModel,
   plan: Plan,
   batch: number,
-  { budget, promptTokens, maxTokens, runs, kv, adapter }: ArrangedRequest,
+  { budget, spread = 0, promptTokens, maxTokens, runs, kv, adapter }: ArrangedRequest,
   { signal }: SuiteHooks,
 ): Promise<Rival> {
   const shape = modelShape(config);
@@ -207,7 +224,7 @@ async function open(
       prefillChunk: 512,
       kvType: kv ?? 'f32',
       compression: compressionOptions(
-        { policy: 'static', budget, loads },
+        { policy: 'static', budget, loads: keptLoads(loads, spread) },
         { numLayers: shape.numLayers, numKvHeads: shape.kvHeads },
       ),
     },
@@ -267,6 +284,7 @@ async function race(
   adapters: Map<string, BenchAdapter>,
 ): Promise<ArrangedResult[]> {
   const shape = modelShape(model.config);
+  const { copies } = request;
   const rivals: (Rival & {
     readonly variant: Variant;
     readonly found: ReturnType<typeof arrange>;
@@ -282,7 +300,7 @@ async function race(
           ? { mode: 'static' }
           : variant === 'NoDP'
             ? { mode: 'exact', copies: 0 }
-            : { mode: 'fair-copy', ...(batch > 1 && { batch }) }),
+            : { mode: 'fair-copy', ...(batch > 1 && { batch }), ...(copies !== undefined && { copies }) }),
       });
       const plan = arrangedPlan(toArrangementFile(model.name, ranks, found), shape, batch > 1 ? 'sequences' : 'lanes');
       rivals.push({ ...(await open(model, plan, batch, request, hooks)), variant, found, plan });

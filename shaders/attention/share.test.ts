@@ -4,12 +4,14 @@ import { adaptersInTurn, decisions, testAdapters } from '../../src/gpu/testing/a
 import { drawn } from '../../src/gpu/testing/draw.js';
 import type { HostArray, HostArrays } from '../../src/gpu/testing/kernel_case.js';
 import { firstLane, heldChunks } from '../../src/base/kv_units.js';
+import { HEAD_TABLE_TAIL, headTable, laneWord } from '../cache/head_tables.js';
 import { MERGE_LANES } from '../cache/kv_cache.js';
 import { type MergeCase, suite as mergeSuite } from './attention_merge/cases.js';
+import type { HeadTables } from './attention_merge/index.js';
 import { type LaneContributor, laneSources } from './attention_merge/lane_sources.js';
 import { bits, runOn } from './fixture.js';
 import { localChunks, localLanes } from './share.js';
-import { localIndex, type Sharing, slotsOf } from './share_fixture.js';
+import { copiesByLane, localIndex, type Sharing, slotsOf } from './share_fixture.js';
 import {
   chunksOf,
   CONTEXTS,
@@ -124,14 +126,46 @@ async function output(
     home = own;
   }
   const sharers = members[0]!.share?.ranks;
+  const of = sharers === undefined ? withLaneWords(path, shared, contributors, home) : { contributors, inputs: home };
   const gathered = {
-    ...home,
+    ...of.inputs,
     partial_o: concatenated(travelled.map(({ o }) => o)),
     partial_ml: concatenated(travelled.map(({ ml }) => ml)),
-    sources: laneSources(contributors, { rows, bundleHeads, ...(sharers !== undefined && { slots: sharers }) }),
+    sources: laneSources(of.contributors, { rows, bundleHeads, ...(sharers !== undefined && { slots: sharers }) }),
   };
-  const { out } = await merge({ mode: 'home', bundleHeads, ...(sharers !== undefined && { sharers }) }, gathered);
+  const how = sharers === undefined ? { perHead: withTail(perHead!) } : { sharers };
+  const { out } = await merge({ mode: 'home', bundleHeads, ...how }, gathered);
   return bits(out!, 0, out!.length);
+}
+
+const withTail = (tables: HeadTables): HeadTables => ({
+  ...tables,
+  tableStride: tables.tableStride + HEAD_TABLE_TAIL,
+});
+
+/** Copies of heads by their numbers, and tables that say who has which lane. */
+function withLaneWords(
+  { heads, perHead }: Path,
+  { offsets, bundleHeads }: Shared,
+  contributors: readonly (readonly LaneContributor[])[],
+  inputs: HostArrays,
+) {
+  const { kvHeads, tableStride } = perHead!;
+  const table = inputs['block_table'] as Uint32Array;
+  const tailed = withTail(perHead!);
+  const words = new Uint32Array((table.length / tableStride) * tailed.tableStride);
+  for (let slot = 0; slot * kvHeads * tableStride < table.length; slot++) {
+    for (let head = 0; head < kvHeads; head++) {
+      const [from, to] = [perHead!, tailed].map((of) => headTable({ ...of, perHead: true }, slot, head));
+      words.set(table.subarray(from, from! + tableStride), to);
+      const copies = contributors[Math.floor((head * heads) / kvHeads / bundleHeads)]!;
+      words[to! + tableStride] = laneWord(copiesByLane(copies, offsets[slot]));
+    }
+  }
+  return {
+    contributors: contributors.map((copies) => copies.map((copy, number) => ({ ...copy, slots: [number] }))),
+    inputs: { ...inputs, block_table: words },
+  };
 }
 
 /** Ranks that share sequences by residues; where heads have tables of their own, also by uneven lanes of each head. */

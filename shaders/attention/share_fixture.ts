@@ -98,6 +98,12 @@ export function ownInputs(
 export const slotsOf = (mask: number): number[] =>
   Array.from({ length: MERGE_LANES }, (_, slot) => slot).filter((slot) => ((mask >> slot) & 1) === 1);
 
+/** By lane of a sequence with this chunk offset, which of some copies holds it, by their lane slots. */
+export const copiesByLane = (copies: readonly { readonly slots: readonly number[] }[], offset = 0): number[] =>
+  Array.from({ length: MERGE_LANES }, (_, lane) =>
+    copies.findIndex(({ slots }) => slots.includes((lane + offset) % MERGE_LANES)),
+  );
+
 /** Most lanes that the holder of some of `of` lane slots sends of a sequence of `chunks` chunks, whatever its chunk offset. */
 export function mostLanesOf(slots: readonly number[], chunks: number, of = MERGE_LANES): number {
   const lanes = Array.from({ length: Math.min(MERGE_LANES, chunks) }, (_, lane) => lane);

@@ -6,7 +6,7 @@ import type { CacheHeads, KvShape } from './kv_cache.js';
 export interface TableLayout {
   /**
    * Each head of a sequence has a block table of its own, [slot][cacheKvHeads][tableStride]: first how many of its entries were
-   * evicted, then its physical blocks; a block holds BLOCK entries of one head. For compressed caches. Where left out, one table
+   * evicted, then its physical blocks, and last, where copies of heads share lanes, who has which; a block holds BLOCK entries of one head. For compressed caches. Where left out, one table
    * serves all heads of a sequence, and a block holds all of them.
    */
   readonly perHead?: boolean;
@@ -14,6 +14,13 @@ export interface TableLayout {
 
 /** Words before the blocks in a head's table. */
 export const HEAD_TABLE_LEAD = 1;
+
+/** Words behind the blocks in a head's table: the `laneWord`. */
+export const HEAD_TABLE_TAIL = 1;
+
+/** Which copy of a head has each of its 8 merge lanes, four bits each. @param copies by lane, its number among those of the head */
+export const laneWord = (copies: readonly number[]): number =>
+  copies.reduce((word, copy, lane) => (word | (copy << (4 * lane))) >>> 0, 0);
 
 /** WGSL of a kernel that reads block tables; it declares the variants of `tableConstants`. */
 export const tableWgsl: readonly string[] = [kvTable];

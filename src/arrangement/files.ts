@@ -61,6 +61,8 @@ export interface ArrangementFile {
   readonly mode: Mode;
   /** How copies of a head share it; undefined: by lanes where one sequence runs at a time, otherwise by sequences. */
   readonly sharing?: CopySharing | undefined;
+  /** By rank, in any unit, where they are unlike. */
+  readonly speeds?: readonly number[] | undefined;
   /** Of the search: all loads / (ranks * makespan). */
   readonly utilisation?: number | undefined;
   /** [layer][kv head]: what it was made from. */
@@ -87,6 +89,7 @@ const part = 'a number from 0 to 1';
 export const planFields = {
   version: z.literal(1, '1, the version this splitkv reads'),
   sharing: z.optional(z.enum(COPY_SHARING, '"sequences" or "lanes"')),
+  speeds: z.optional(z.array(z.number('a speed').check(z.positive('a speed above 0')), 'a list, one speed per rank')),
   utilisation: z.optional(z.number(part).check(z.minimum(0, part), z.maximum(1, part))),
 };
 const schema = z.strictObject(
@@ -107,7 +110,7 @@ export const toArrangementFile = (
   model: string,
   ranks: number,
   { mode, utilisation, placement }: Arrangement,
-  { sharing, loads, pipeline = 1 }: Pick<ArrangementFile, 'sharing' | 'loads' | 'pipeline'> = {},
+  { sharing, speeds, loads, pipeline = 1 }: Pick<ArrangementFile, 'sharing' | 'speeds' | 'loads' | 'pipeline'> = {},
 ): ArrangementFile => ({
   version: 1,
   policy: 'arranged',
@@ -116,6 +119,7 @@ export const toArrangementFile = (
   ...(pipeline > 1 && { pipeline }),
   mode,
   ...(sharing && { sharing }),
+  ...(speeds && { speeds }),
   utilisation: Math.min(1, utilisation),
   ...(loads && { loads }),
   placement,

@@ -26,5 +26,6 @@ export * from './planner.js';
 export * from './pools.js';
 export * from './routes.js';
 export { chunkRoom, type CopyMove, holdersOf, type SharedSequence } from './sequences/copies.js';
+export { LaneShares } from './sequences/lane_shares.js';
 export { roomByPlace, rootShareOf, sequenceWeights, withSequenceWeights } from './sequences/sequence_weights.js';
 export * from './topology.js';

@@ -33,15 +33,16 @@ export class Owners {
   /** Where places run their own rows: the ranks of each, the one that samples first. */
   readonly rowRanks: readonly (readonly number[])[] | undefined;
 
-  /** `slots`: of a batch. */
+  /** `slots`: of a batch. `roomy`: as `CopyOwners` has it. */
   constructor(
     readonly plan: Plan,
     readonly slots: number,
     readonly batches = 1,
+    roomy = false,
   ) {
     this.topology = planTopology(plan);
     this.total = slots * batches;
-    this.#copies = plan.sharing && new CopyOwners(plan, this.total);
+    this.#copies = plan.sharing && new CopyOwners(plan, this.total, roomy);
     const { ownRows, ranks, places } = this.topology;
     const rowRanks = places?.map((_, place) => {
       const own = ranks.filter(({ ownPlace }) => ownPlace === place);
@@ -184,6 +185,11 @@ export class Owners {
 
   offset(slot: number): number {
     return this.#offsets.get(slot) ?? 0;
+  }
+
+  /** Where copies share lanes: the ranks that the plan gives those of a slot's head, by lane; undefined of a head that isn't copied. */
+  lanes(stage: number, head: number, slot: number): readonly number[] | undefined {
+    return this.#copies?.lanes(stage, head, slot);
   }
 
   /** Shares the running sequences out over copies of heads again (copies.ts). Returns the moves, which count as done. */

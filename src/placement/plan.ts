@@ -127,6 +127,8 @@ export interface Plan {
   readonly worldSize: number;
   /** How copies of a head share it; where heads are copied. */
   readonly sharing?: CopySharing | undefined;
+  /** By rank, in any unit, where ranks are unlike: copies that share a prompt's lanes anew go by it. */
+  readonly speeds?: readonly number[] | undefined;
   /** Of an arrangement: the part of their time that ranks should be busy with attention, as the search expected it. */
   readonly utilisation?: number | undefined;
   /** In order of layers; together they cover every layer once. */

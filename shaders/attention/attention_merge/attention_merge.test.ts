@@ -19,7 +19,8 @@ test('attention_merge refuses shapes it has no layout for', () => {
   expect(() => attentionMerge.plan({ ...shared, mode: 'lanes', lanes: 3 }, BASELINE_TRAITS)).toThrow(
     /room for 3 lanes; expected 1 to 1/,
   );
-  expect(() => attentionMerge.plan({ ...problem, mode: 'home', bundleHeads: 3 }, BASELINE_TRAITS)).toThrow(
+  expect(() => attentionMerge.plan({ ...problem, mode: 'home' }, BASELINE_TRAITS)).toThrow(/sharers, or perHead/);
+  expect(() => attentionMerge.plan({ ...problem, mode: 'home', sharers: 2, bundleHeads: 3 }, BASELINE_TRAITS)).toThrow(
     /bundles of 3 heads; expected a divisor of the 2 query heads/,
   );
 });

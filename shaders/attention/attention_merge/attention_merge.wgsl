@@ -18,11 +18,11 @@
 //               HOME: states of lanes, [lanes][rows][bundle_heads][HEAD_UNITS*4] of each bundle of heads and rank, wherever sources say
 // partial_ml    the same with (m, l) for a partial, f32, natural log, scale applied
 // row_info      [rows] (position, slot)
-// chunk_offsets [slots]; read by HOME, and by LANES where ranks share the sequences; behind them ends, see runs.wgsl
+// chunk_offsets [slots]; read where ranks share the sequences, by HOME and LANES; behind them ends, see runs.wgsl
 // block_table   see kv_table.wgsl; read only with PER_HEAD
-// sources       HOME: [heads / bundle_heads][share_ranks] (base, -): where the states of the rank with index (lane +
-//               chunk_offsets[slot]) mod share_ranks begin in partial_ml. With COPIES [..][8] (base, mask): of the rank that holds lane
-//               slot (lane + chunk_offsets[slot]) mod 8 of a bundle, and a bit for each lane slot that it holds
+// sources       HOME: [heads / bundle_heads][share_ranks]: where the states of the rank with index (lane + chunk_offsets[slot]) mod
+//               share_ranks begin in partial_ml. With COPIES [..][8]: of each copy; the last word of the head's table has four bits for
+//               each lane, the number of the copy that holds it
 // out           ALL, HOME: [rows][out_units*4] f32; head h at h * HEAD_UNITS*4; ALL: or in pieces of heads (query_pieces.wgsl)
 //               LANES: in bundles of heads (partial_layout.wgsl), [bundle][lanes][rows][bundle_heads][HEAD_UNITS*4] f32, unnormalised
 // out_ml        LANES: [bundle][lanes][rows][bundle_heads] (m, l) f32
@@ -91,7 +91,7 @@ struct Params {
 @group(0) @binding(2) var<storage, read> row_info: array<vec2<u32>>;
 @group(0) @binding(3) var<storage, read> chunk_offsets: array<u32>;
 @group(0) @binding(4) var<storage, read> block_table: array<u32>;
-@group(0) @binding(5) var<storage, read> sources: array<vec2<u32>>;
+@group(0) @binding(5) var<storage, read> sources: array<u32>;
 @group(0) @binding(6) var<storage, read_write> out: array<vec4<f32>>;
 @group(0) @binding(7) var<storage, read_write> out_ml: array<vec2<f32>>;
 @group(0) @binding(8) var<uniform> params: Params;
@@ -139,19 +139,25 @@ fn local_count(slot: u32, chunks: u32) -> u32 {
 }
 
 // A lane, or what lanes came to, wherever it comes from.
-fn home_lane(row: u32, head: u32, offset: u32, lane: u32, unit: u32) -> SoftmaxState {
+fn home_lane(row: u32, head: u32, slot: u32, table: u32, lane: u32, unit: u32) -> SoftmaxState {
   let bundle = head / params.bundle_heads;
-  let slots = select(params.share_ranks, MERGE_LANES, COPIES);
-  let source = sources[bundle * slots + (lane + offset % slots) % slots];
+  var first = bundle * MERGE_LANES;
   // A rank's lower lanes come before this one.
-  var local = lane / slots;
+  var local = 0u;
   if (COPIES) {
-    // Bit l: lane l, whose slot is (l + offset) mod 8, is of this rank, too.
-    let turn = offset % MERGE_LANES;
-    let lanes = (source.y >> turn) | (source.y << (MERGE_LANES - turn));
-    local = countOneBits(lanes & ((1u << lane) - 1u));
+    let holders = block_table[table + params.table_stride - 1u];
+    let holder = (holders >> (4u * lane)) & 15u;
+    first += holder;
+    // The lowest of four bits is set for the lanes that another copy holds.
+    let others = holders ^ (holder * 0x11111111u);
+    let elsewhere = (others | (others >> 1u) | (others >> 2u) | (others >> 3u)) & 0x11111111u;
+    local = lane - countOneBits(elsewhere & ((1u << (4u * lane)) - 1u));
+  } else {
+    let ranks = params.share_ranks;
+    first = bundle * ranks + (lane + chunk_offsets[slot] % ranks) % ranks;
+    local = lane / ranks;
   }
-  let at = source.x + (local * params.rows + row) * params.bundle_heads + head % params.bundle_heads;
+  let at = sources[first] + (local * params.rows + row) * params.bundle_heads + head % params.bundle_heads;
   return partial(at, unit);
 }
 
@@ -244,7 +250,7 @@ fn main(
     }
     index++;
     if (MODE == HOME) {
-      state = home_lane(row, head, chunk_offsets[info.y], lane, loaded_unit);
+      state = home_lane(row, head, info.y, table, lane, loaded_unit);
     } else if (PARALLEL > 1u) {
       let ml = lane_ml[lane];
       state = SoftmaxState(lane_o[lane * UNITS + thread], ml.x, ml.y);

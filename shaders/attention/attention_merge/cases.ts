@@ -1,10 +1,10 @@
 import { alignUp } from '../../../src/base/math.js';
 import type { Random } from '../../../src/base/random.js';
 import type { HostArrays, KernelCase, KernelSuite } from '../../../src/gpu/testing/kernel_case.js';
-import { HEAD_TABLE_LEAD, headTable } from '../../cache/head_tables.js';
+import { HEAD_TABLE_LEAD, headTable, laneWord } from '../../cache/head_tables.js';
 import { CHUNK_TOKENS, MERGE_LANES, NO_BLOCK } from '../../cache/kv_cache.js';
 import { EMPTY_M, type Eviction, rowInfoArray, type RunEnds, withRunEnds } from '../fixture.js';
-import { mostLanesOf, owns, type Sharing, slotsOf } from '../share_fixture.js';
+import { copiesByLane, mostLanesOf, owns, type Sharing, slotsOf } from '../share_fixture.js';
 import { attentionMerge, type AttentionMergeProblem } from './index.js';
 import { type LaneContributor, laneSources } from './lane_sources.js';
 import { attentionMergeReference, chunksOf, givenPartials, lanesOf } from './reference.js';
@@ -18,7 +18,7 @@ export interface MergeCase extends AttentionMergeProblem, Sharing, RunEnds {
   readonly empty?: (partial: number) => boolean;
   /** With perHead: by row, of each head of the cache. */
   readonly evicted?: Eviction['evicted'];
-  /** 'home': by bundle, the ranks that hold its lanes. */
+  /** 'home': by bundle, the ranks that hold its lanes; of copies by their lane slots, as offsets rotate them. */
   readonly contributors?: readonly (readonly LaneContributor[])[];
 }
 
@@ -86,9 +86,15 @@ function mergeCase(
     0,
   );
   const { bundleHeads = heads } = more;
+  // Tables say who has which lane.
+  const perHead =
+    more.mode === 'home' && more.sharers === undefined
+      ? { perHead: { kvHeads: heads / bundleHeads, tableStride: 3, block: CHUNK_TOKENS } }
+      : {};
   return {
     name,
     problem: {
+      ...perHead,
       rows,
       heads,
       headDim,
@@ -345,13 +351,16 @@ const cases = [
 
 /** What was evicted of each head, and for each chunk that lies here some block. */
 function tables(problem: MergeCase): Uint32Array {
-  const { perHead, positions, masks, evicted } = problem;
-  const { kvHeads, cacheKvHeads = kvHeads, tableStride, block } = perHead!;
+  const { perHead, positions, masks, evicted, heads, bundleHeads = heads, contributors, offsets = [] } = problem;
+  const { kvHeads, cacheKvHeads = kvHeads, firstKvHead = 0, tableStride, block } = perHead!;
   const words = new Uint32Array(positions.length * cacheKvHeads * tableStride).fill(NO_BLOCK);
   for (const [slot, position] of positions.entries()) {
     for (let head = 0; head < cacheKvHeads; head++) {
       const table = headTable({ ...perHead!, perHead: true }, slot, head);
       words[table] = evicted?.[slot]?.[head] ?? 0;
+      const bundle = Math.floor(((head - firstKvHead) * heads) / kvHeads / bundleHeads);
+      const copies = contributors?.[bundle];
+      if (copies) words[table + tableStride - 1] = laneWord(copiesByLane(copies, offsets[slot]));
       for (let chunk = 0; masks && position !== undefined && chunk < chunksOf(problem, slot, position, head); chunk++) {
         const first = table + HEAD_TABLE_LEAD + (chunk * CHUNK_TOKENS) / block;
         if (owns(problem, slot, chunk, head)) words.fill(7, first, first + CHUNK_TOKENS / block);
@@ -389,7 +398,12 @@ function inputs(problem: MergeCase, random: Random): HostArrays {
     ...(problem.perHead ? { block_table: tables(problem) } : {}),
     ...(share || mode === 'home' ? { chunk_offsets: Uint32Array.from(positions, (_, row) => offsets[row] ?? 0) } : {}),
     ...(contributors && {
-      sources: laneSources(contributors, { rows, bundleHeads, ...(problem.sharers && { slots: problem.sharers }) }),
+      sources: problem.sharers
+        ? laneSources(contributors, { rows, bundleHeads, slots: problem.sharers })
+        : laneSources(
+            contributors.map((copies) => copies.map((copy, number) => ({ ...copy, slots: [number] }))),
+            { rows, bundleHeads },
+          ),
     }),
   });
 }

@@ -41,7 +41,7 @@ export interface AttentionMergeProblem {
   readonly partials?: number;
   /** 'lanes': the share of this rank. One rank where left out: with perHead, the tables say which lanes it holds. */
   readonly share?: Share;
-  /** 'home': ranks that share every sequence (`Share`), by whom sources are listed. By lane slots where left out: copies of heads. */
+  /** 'home': ranks that share every sequence (`Share`), by whom sources are listed. Left out: copies of heads, whose tables (perHead) say who has which lane. */
   readonly sharers?: number;
   /** The tables of a cache that is compressed head by head: every head has chunks of its own. Position + 1 entries where left out. */
   readonly perHead?: HeadTables;
@@ -82,7 +82,7 @@ const mergeTables = (tables: HeadTables | undefined, heads: number) =>
 /**
  * Merges attention partials: each merge lane's chunks in ascending order, then the lanes in a binary tree; then divides by l. 'lanes' on
  * the ranks that hold some, then 'home', give the bits of 'all' on one rank; of 2 or 4 ranks each gives one state (`joinsLanes`). sources (`laneSources`) is read by 'home' only, chunk_offsets
- * by 'home' and where ranks share the sequences, block_table only with perHead; out_ml is written by 'lanes' only, [bundle][lanes][rows]
+ * where ranks share the sequences, block_table only with perHead; out_ml is written by 'lanes' only, [bundle][lanes][rows]
  * [bundleHeads] as its out. A lane that the rank doesn't hold, or without chunks, is left unwritten.
  */
 export const attentionMerge = defineKernel({
@@ -132,6 +132,12 @@ export const attentionMerge = defineKernel({
         `attention_merge: mode '${mode}' with ${share.ranks} ranks; use 'lanes' on each rank, then 'home' with sources where o_proj is`,
       );
     }
+    const copies = mode === 'home' && sharers === undefined;
+    if (copies && !perHead) {
+      throw usageError(
+        "attention_merge: mode 'home' needs sharers, or perHead: the tables of copied heads say who has which lane",
+      );
+    }
     if (mode !== 'home' && sharers !== undefined) {
       throw usageError(`attention_merge: sharers with mode '${mode}'; 'lanes' takes the rank's share`);
     }
@@ -173,7 +179,7 @@ export const attentionMerge = defineKernel({
         JOINS: joins,
         TREE_LANES: treeLanes,
         HOLES: holes,
-        COPIES: mode === 'home' && sharers === undefined,
+        COPIES: copies,
         BLOCK: holes ? perHead.block : CHUNK_TOKENS,
       },
       params: {

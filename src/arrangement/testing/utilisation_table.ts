@@ -4,8 +4,7 @@
  */
 
 import { arrange } from '../arrange.js';
-import { utilisation } from '../task.js';
-import { rankLoads } from '../task.js';
+import { promptUtilisation, rankLoads, utilisation } from '../task.js';
 import type { ArrangementProblem } from '../types.js';
 import { lognormalLoads } from './loads.js';
 
@@ -41,6 +40,23 @@ export function meanUtilisation(loads: readonly (readonly number[])[], ranks: nu
     utilisation([loads[layer]!], ranks, Math.max(...rankLoads(loads[layer]!, heads, ranks))),
   );
   return each.reduce((total, value) => total + value, 0) / each.length;
+}
+
+/**
+ * The utilisation of single prompts whose heads keep what the mean prompt's do, but for a lognormal spread: with the shares of the mean,
+ * and with lanes shared anew.
+ */
+export function utilisationOfPrompts(
+  loads: readonly (readonly number[])[],
+  ranks: number,
+  copies: number,
+  spread: number,
+): readonly [planned: number, shared: number] {
+  const found = arrange({ loads, ranks, mode: 'fair-copy', copies });
+  const deviations = loads.map((heads) => heads.map((load) => spread * load));
+  const profile = { model: 'drawn', kv_budget: 0.2, layers: loads, share: loads, share_std: deviations };
+  const of = (sharesLanes: boolean): number => promptUtilisation(profile, found.placement, ranks, sharesLanes)!;
+  return [of(false), of(true)];
 }
 
 /** One row of figures for each of the shapes in `EXPECTED`, each over so many profiles. */

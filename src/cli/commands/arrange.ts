@@ -73,26 +73,39 @@ export const command: Command = {
     const out = options.text('out');
     const sharing = options.oneOf('sharing', COPY_SHARING);
     if (out !== undefined) {
-      const how = { sharing, loads: profile.layers, pipeline: problem.pipeline };
+      const speeds = costs?.secondsPerEntry.map((seconds) => 1 / seconds);
+      const how = { sharing, speeds, loads: profile.layers, pipeline: problem.pipeline };
       const arrangement = toArrangementFile(profile.model, problem.ranks, found, how);
       await writeGiven('out', out, `${JSON.stringify(arrangement)}\n`);
     }
-    const text = describeArrangement(profile, problem, found, seconds, sharing);
+    const ofPrompts = (sharesLanes: boolean): number | undefined =>
+      promptUtilisation(profile, found.placement, stageRanks(problem), sharesLanes);
+    const prompts = defined({
+      utilisation_of_prompts: ofPrompts(false),
+      utilisation_of_prompts_shared: found.copies > 0 ? ofPrompts(true) : undefined,
+    });
+    const text = describeArrangement(profile, problem, found, { seconds, sharing, prompts });
     await say(
       options,
       terminal,
-      jsonDocument(found, seconds, promptUtilisation(profile, found.placement, stageRanks(problem))),
+      jsonDocument(found, seconds, prompts),
       text + (out === undefined ? '' : `\nwritten to ${out}\n`),
     );
     return 0;
   },
 };
 
+/** Of single prompts, where the profile says how much they vary: with the arrangement's shares, and with lanes shared by each prompt. */
+interface PromptFigures {
+  readonly utilisation_of_prompts?: number;
+  readonly utilisation_of_prompts_shared?: number;
+}
+
 /** What `--json` prints; other tools read it. */
-function jsonDocument(found: Arrangement, seconds: number, ofPrompts: number | undefined): object {
+function jsonDocument(found: Arrangement, seconds: number, prompts: PromptFigures): object {
   const { mode, makespan, lowerBound, gap, optimal, utilisation, copies, placement } = found;
   const told = { mode, makespan, lower_bound: lowerBound, gap, optimal, utilisation };
-  return { ...told, ...defined({ utilisation_of_prompts: ofPrompts }), copies, seconds, placement };
+  return { ...told, ...prompts, copies, seconds, placement };
 }
 
 const stageRanks = ({ ranks, pipeline = 1 }: ArrangementProblem): number => ranks / pipeline;
@@ -134,8 +147,11 @@ function describeArrangement(
   { model, kv_budget: budget }: Profile,
   problem: ArrangementProblem,
   found: Arrangement,
-  seconds: number,
-  sharing: CopySharing | undefined,
+  {
+    seconds,
+    sharing,
+    prompts,
+  }: { readonly seconds: number; readonly sharing: CopySharing | undefined; readonly prompts: PromptFigures },
 ): string {
   const { loads, ranks } = problem;
   const { memory: _memory, ...unlimited } = problem;
@@ -165,10 +181,21 @@ function describeArrangement(
     '',
     summary,
     `${proof}; copies ${found.copies}; ${seconds.toFixed(2)} s`,
+    ...promptsText(prompts),
     ...copiesText(problem, found, sharing),
     '',
     layerTable(problem, before, found.placement),
   ].join('\n');
+}
+
+function promptsText({
+  utilisation_of_prompts: planned,
+  utilisation_of_prompts_shared: shared,
+}: PromptFigures): string[] {
+  if (planned === undefined) return [];
+  const anew =
+    shared === undefined ? '' : `, ${shared.toFixed(3)} where copies share the lanes of each long prompt anew`;
+  return [`utilisation of single prompts: ${planned.toFixed(3)}${anew}`];
 }
 
 /** What runs of the copies, where requests run side by side and where they don't. */

@@ -153,7 +153,7 @@ interface CutOptions {
 
 /** Cuts a handover for one rank: its layers and its kv heads; nothing of a sequence that another rank keeps. */
 export function pieceFor(plan: Plan, rank: number, kv: HandedKv, options: CutOptions): KvPiece {
-  const { numLayers, firstBlock, keeps, byHead } = options;
+  const { numLayers, kvHeads, firstBlock, keeps, byHead } = options;
   const perLayer = kv.buffers.length / numLayers;
   const layerOf = (buffer: number): number => kv.layers?.[buffer] ?? Math.floor(buffer / perLayer);
   const parts: Uint8Array[] = [];
@@ -162,8 +162,7 @@ export function pieceFor(plan: Plan, rank: number, kv: HandedKv, options: CutOpt
     const share = shares.find((candidate) => candidate.rank === rank);
     if (!share || !keeps) continue;
     for (const layer of range(...layers)) {
-      const own = share.kvHeads.map((head) => kv.entries?.[layer]![head] ?? kv.tokens);
-      if (byHead) entries.set(layer, own);
+      if (byHead) entries.set(layer, kv.entries?.[layer] ?? range(0, kvHeads).map(() => kv.tokens));
       for (const buffer of range(0, kv.buffers.length)) {
         if (layerOf(buffer) === layer) parts.push(...partsOf(kv, layer, buffer, share.kvHeads, options));
       }

@@ -8,11 +8,15 @@ import { KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
 import { listIn, nth, range, sum } from '../../base/lists.js';
 import { ceilDiv } from '../../base/math.js';
 import { countedEntries } from '../../model/compression/budgets.js';
+import { laneWord } from '../../../shaders/cache/head_tables.js';
 import { HeadBlocks, type HeadBlocksShape, headTableStride } from '../../model/compression/head_blocks.js';
 import type { Decoder } from '../../model/forward/decoder.js';
 import {
   CHUNK_TOKENS,
   chunkRoom,
+  holdersOf,
+  LaneShares,
+  MERGE_LANES,
   type CopyMove,
   type Owners,
   type RankShare,
@@ -48,8 +52,10 @@ interface PagedStage {
   readonly numLayers: number;
   readonly kvHeads: readonly number[];
   readonly blocks: HeadBlocks;
-  /** Whether a block of a slot's head is this rank's, of those that hold copies of it. */
+  /** Whether a block of a slot's head is this rank's in one of the layers, of those that hold copies of it. */
   readonly owns: NonNullable<HeadBlocksShape['holds']>;
+  /** By kv head: the ranks that hold copies of it. */
+  readonly holders: readonly (readonly number[])[];
 }
 
 interface Slot {
@@ -77,27 +83,32 @@ export class HeadPages {
   readonly tableStride: number;
   readonly #stages: readonly PagedStage[];
   readonly #slots: Slot[];
+  /** Where copies share lanes. */
+  readonly #shares: LaneShares | undefined;
 
   constructor(
     readonly device: Device,
     stages: readonly StageTopology[],
     readonly shape: HeadPagesShape,
   ) {
+    const { owners } = shape;
+    this.#shares = owners?.plan.sharing === 'lanes' ? new LaneShares(owners) : undefined;
     // A rank may hold none of a layer's heads.
     const holding = stages.filter(({ share }) => share.kvHeads.length > 0);
     this.#stages = holding.map(({ stage, share }) => {
       const [firstLayer, end] = stage.layers;
       const [layers, kvHeads] = [end - firstLayer, share.kvHeads.length];
-      const owns = ownerOf(shape, stage, share);
+      const owns = ownerOf(shape, stage, share, this.#shares);
       const blocks = new HeadBlocks({
         ...shape,
         layers,
         kvHeads,
         numBlocks: this.#blocksOf(stage, share),
-        holds: (slot, head, block) => this.#hasWhole(slot) || owns(slot, head, block),
+        holds: (layer, slot, head, block) => this.#hasWhole(slot) || owns(layer, slot, head, block),
       });
-      const index = shape.owners?.plan.stages.indexOf(stage) ?? 0;
-      return { index, firstLayer, numLayers: layers, kvHeads: share.kvHeads, blocks, owns };
+      const index = owners?.plan.stages.indexOf(stage) ?? 0;
+      const holders = share.kvHeads.map((head) => holdersOf(stage, head).map(({ rank }) => rank));
+      return { index, firstLayer, numLayers: layers, kvHeads: share.kvHeads, blocks, owns, holders };
     });
     this.headBlocks = this.#byLayer(({ blocks }) => blocks.shape.numBlocks);
     this.kvHeads = this.#byLayer(({ kvHeads }) => kvHeads);
@@ -128,13 +139,15 @@ export class HeadPages {
   }
 
   /**
-   * The slot's prompt of `length` tokens was compressed: frees the blocks behind what is left, and keeps the room that there was.
-   * @param kept by the model's layer, entries of each kv head
+   * The slot's prompt of `length` tokens was compressed: frees the blocks behind what is left, and keeps the room that there was. Copies
+   * share its lanes anew.
+   * @param kept by the model's layer, entries of each of the model's kv heads
    */
   compressed(slot: number, length: number, kept: ReadonlyMap<number, readonly number[]>): void {
-    const keptOf = ({ firstLayer, numLayers }: PagedStage): (readonly number[])[] =>
-      range(firstLayer, firstLayer + numLayers).map((layer) => kept.get(layer) ?? []);
+    const keptOf = ({ firstLayer, numLayers, kvHeads }: PagedStage): (readonly number[])[] =>
+      range(firstLayer, firstLayer + numLayers).map((layer) => kvHeads.map((head) => nth(kept.get(layer) ?? [], head)));
     const { room } = nth(this.#slots, slot);
+    this.#shareLanes(slot, (layer, head) => nth(kept.get(layer) ?? [], head));
     for (const stage of this.#stages) {
       stage.blocks.compressed(slot, length, keptOf(stage));
       stage.blocks.reserve(slot, room);
@@ -145,11 +158,11 @@ export class HeadPages {
       return keptOf(stage).flatMap((layer, at) =>
         layer.flatMap((count, head) =>
           // Of a copied head, another rank may keep the sequence, or its first chunk.
-          owns(slot, head, 0) ? [{ layer: firstLayer + at, head: nth(kvHeads, head), entries: count }] : [],
+          owns(at, slot, head, 0) ? [{ layer: firstLayer + at, head: nth(kvHeads, head), entries: count }] : [],
         ),
       );
     });
-    const mostKept = Math.max(0, ...[...kept.values()].flat());
+    const mostKept = Math.max(0, ...this.#stages.flatMap((stage) => keptOf(stage).flat()));
     this.#slots[slot] = { ...nth(this.#slots, slot), prompt: length, kept: entries, mostKept };
   }
 
@@ -176,6 +189,7 @@ export class HeadPages {
   release(slot: number): void {
     for (const { blocks } of this.#stages) blocks.release(slot);
     this.shape.owners?.release(slot);
+    this.#shares?.release(slot);
     this.#slots[slot] = EMPTY;
   }
 
@@ -188,17 +202,44 @@ export class HeadPages {
 
   /** Entries of a slot's heads that lie here, in a layer of the model, when the sequence has `length` tokens. */
   entries(layer: number, slot: number, length: number): number {
-    const stage = this.#stages.find(
-      ({ firstLayer, numLayers }) => layer >= firstLayer && layer < firstLayer + numLayers,
-    );
+    const stage = this.#stageOf(layer);
     return stage ? stage.blocks.entries(layer - stage.firstLayer, slot, length) : 0;
   }
 
-  /** The slot's prompt is there, whole or compressed: copies that share its lanes part with each other's. */
-  settle(slot: number): void {
+  /** The slot's prompt of `length` tokens is there, whole or compressed: copies that share its lanes part with each other's. */
+  settle(slot: number, length: number): void {
     if (!this.shape.wholePrompts) return;
-    this.#slots[slot] = { ...nth(this.#slots, slot), settled: true };
-    for (const stage of this.#stages) if (stage.blocks.settle(slot)) this.#write(stage, slot);
+    const before = nth(this.#slots, slot);
+    if (before.prompt === 0) this.#shareLanes(slot, () => length);
+    this.#slots[slot] = { ...before, settled: true };
+    for (const stage of this.#stages) {
+      stage.blocks.settle(slot);
+      this.#write(stage, slot);
+    }
+  }
+
+  /** Where every copy has the whole prompt, and each will keep its lanes. @param entriesOf a kv head in a layer of the model */
+  #shareLanes(slot: number, entriesOf: (layer: number, head: number) => number): void {
+    if (!this.shape.wholePrompts) return;
+    for (const { index, firstLayer, numLayers } of this.#stages) {
+      for (const layer of range(firstLayer, firstLayer + numLayers)) {
+        this.#shares?.share(slot, index, layer, (head) => entriesOf(layer, head));
+      }
+    }
+  }
+
+  /** Most lanes that a rank has of a head of some slots' sequences, in a layer of the model. */
+  mostLanes(slots: readonly number[], layer: number, head: number, rank: number): number {
+    const { index } = this.#stageOf(layer)!;
+    const held = (slot: number): number =>
+      nth(this.#slots, slot).room > 0
+        ? (this.#shares?.lanes(slot, index, layer, head) ?? []).filter((holder) => holder === rank).length
+        : 0;
+    return Math.max(0, ...slots.map(held));
+  }
+
+  #stageOf(layer: number): PagedStage | undefined {
+    return this.#stages.find(({ firstLayer, numLayers }) => layer >= firstLayer && layer < firstLayer + numLayers);
   }
 
   /**
@@ -261,10 +302,14 @@ export class HeadPages {
     );
   }
 
-  #write({ firstLayer, numLayers, kvHeads, blocks }: PagedStage, slot: number): void {
+  #write({ index, firstLayer, numLayers, kvHeads, blocks, holders }: PagedStage, slot: number): void {
     const offset = slot * kvHeads.length * this.tableStride * 4;
     for (let at = 0; at < numLayers; at++) {
-      this.device.write(this.tables.get(firstLayer + at)!, offset, blocks.table(at, slot));
+      const lanesOf = (head: number): number => {
+        const ranks = this.#shares?.lanes(slot, index, firstLayer + at, nth(kvHeads, head)) ?? [];
+        return laneWord(ranks.map((rank) => nth(holders, head).indexOf(rank)));
+      };
+      this.device.write(this.tables.get(firstLayer + at)!, offset, blocks.table(at, slot, lanesOf));
     }
   }
 
@@ -286,16 +331,20 @@ export class HeadPages {
   }
 }
 
-function ownerOf({ owners, block }: HeadPagesShape, stage: Stage, { rank, kvHeads }: RankShare): PagedStage['owns'] {
+function ownerOf(
+  { owners, block }: HeadPagesShape,
+  stage: Stage,
+  { rank, kvHeads }: RankShare,
+  shares: LaneShares | undefined,
+): PagedStage['owns'] {
   if (!owners) return () => true;
   const index = owners.plan.stages.indexOf(stage);
-  return (slot, kvHead, at) =>
-    owners.holds(rank, {
-      stage: index,
-      kvHead: nth(kvHeads, kvHead),
-      slot,
-      chunk: Math.floor((at * block) / CHUNK_TOKENS),
-    });
+  return (at, slot, place, number) => {
+    const kvHead = nth(kvHeads, place);
+    const chunk = Math.floor((number * block) / CHUNK_TOKENS);
+    const lanes = shares?.lanes(slot, index, stage.layers[0] + at, kvHead);
+    return lanes ? lanes[chunk % MERGE_LANES] === rank : owners.holds(rank, { stage: index, kvHead, slot, chunk });
+  };
 }
 
 /** A layer's K or V beside its cache: block k of kv head h begins at (h * count + k) * blockBytes. */

@@ -49,7 +49,7 @@ export class SlotTables {
   ) {
     const { slots, batches = 1, contextLength, compression } = options;
     const total = slots * batches;
-    this.owners = new Owners(world.plan, slots, batches);
+    this.owners = new Owners(world.plan, slots, batches, compression !== undefined);
     const pools = cachePools(this.owners, config, options);
     this.#pool = pools.ofRank(world.rank);
     this.#slots = Array.from({ length: total }, () => EMPTY);

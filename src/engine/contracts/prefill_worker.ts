@@ -57,6 +57,6 @@ export interface KvPiece {
   readonly states?: Uint8Array | undefined;
   /** For ranks that hold rows of the output head. */
   readonly lastRow: Float32Array | undefined;
-  /** Where heads have blocks of their own: entries of the rank's, by the model's layer. */
+  /** Where heads have blocks of their own: entries of all the model's kv heads, by those of its layers that the rank has. */
   readonly entries?: ReadonlyMap<number, readonly number[]>;
 }

@@ -424,13 +424,13 @@ export class RankRunner implements Rank {
       const { pages } = this.#tables;
       const compressed = compressions.length > 0 && this.#tables.keeps(slot) ? pages : undefined;
       if (compressed) {
-        const lengths = await Promise.all(compressions.map((each) => each.keptLengths()));
+        const lengths = await Promise.all(compressions.map((each) => each.keptLengths(end)));
         const kept = compressions.flatMap(({ shape: { layers } }, at) =>
           layers.map((layer, of) => [layer, nth(nth(lengths, at), of)] as const),
         );
         compressed.compressed(slot, end, new Map(kept));
       }
-      if (last) pages?.settle(slot);
+      if (last) pages?.settle(slot, end);
       return compressed?.evicted(slot);
     });
   }
@@ -595,8 +595,9 @@ export class RankRunner implements Rank {
       if (entries) compressed?.compressed(slot, tokens, entries);
       if (bytes && entries) {
         const layers = pages!.blocksBelow(slot, tokens).map(({ layer, heads }) => {
-          const counts = entries.get(layer)!.map((count) => ceilDiv(count, KV_BLOCK));
-          return { layer, heads: heads.map((blocks, head) => blocks.slice(0, counts[head])) };
+          const kvHeads = pages!.kvHeads.get(layer)!;
+          const countOf = (at: number): number => ceilDiv(nth(entries.get(layer)!, nth(kvHeads, at)), KV_BLOCK);
+          return { layer, heads: heads.map((blocks, at) => blocks.slice(0, countOf(at))) };
         });
         writeBlocks(this.device, headBlocks(this.#forward, layers), bytes);
       } else if (bytes) {
@@ -613,7 +614,7 @@ export class RankRunner implements Rank {
       const headX = home?.batch.headX;
       if (lastRow && headX) this.device.write(headX, home.row * this.#forward.hiddenStride * 4, lastRow);
       this.#lengths[slot] = tokens;
-      pages?.settle(slot);
+      pages?.settle(slot, tokens);
       return compressed?.evicted(slot);
     });
   }

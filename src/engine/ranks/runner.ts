@@ -46,6 +46,8 @@ export class Runner {
   readonly #holders: number;
   /** Pieces that went from one copy of a head to another since the runner was made. */
   copyMoves = 0;
+  /** Where copies share sequences: what each head kept of a slot's compressed prompt, on average in each stage's layers, [stage][kv head]. */
+  readonly #kept = new Map<number, readonly (readonly number[])[]>();
   #layout: KvLayout | undefined;
   #preparing: Promise<void> | undefined;
   #isReady = false;
@@ -82,11 +84,29 @@ export class Runner {
     return this.plan.sharing === 'sequences';
   }
 
-  /** Entries that heads have on average of a sequence of `length` tokens, the first `prompt` of which are its prompt. */
-  entriesOf(prompt: number, length: number): number {
+  /** Entries that heads have of a slot's sequence of `length` tokens, the first `prompt` of which are its prompt. */
+  entriesOf(slot: number, prompt: number, length: number): Pick<SharedSequence, 'entries' | 'heads'> {
     const { compression } = this.options;
-    if (!compression || length < prompt || !isCompressed(compression, prompt)) return length;
-    return length - prompt + capacity(compression, prompt);
+    if (!compression || length < prompt || !isCompressed(compression, prompt)) return { entries: length };
+    const behind = length - prompt;
+    const heads = this.#kept.get(slot)?.map((stage) => stage.map((kept) => kept + behind));
+    return { entries: behind + capacity(compression, prompt), ...(heads && { heads }) };
+  }
+
+  /** What copies that share sequences must know of a prompt that has ended. */
+  async #learnKept(slot: number): Promise<void> {
+    const { compression } = this.options;
+    if (!compression || !this.sharesSequences) return;
+    const kept = (await this.cacheUse(slot)).flatMap((use) => use.kept);
+    const stages = this.plan.stages.map(({ layers: [first, end] }) => {
+      const means: number[] = [];
+      for (const { layer, head, entries } of kept) {
+        if (layer >= first && layer < end) means[head] = (means[head] ?? 0) + entries / (end - first);
+      }
+      return means;
+    });
+    if (kept.length > 0) this.#kept.set(slot, stages);
+    else this.#kept.delete(slot);
   }
 
   /** Copies of heads share the sequences that there are out anew; all of them are listed. */
@@ -157,12 +177,14 @@ export class Runner {
   async prefillRound(round: readonly SlotTokens[]): Promise<Map<number, number>> {
     const shares = this.ranks.map((_, index) => shareOf(this.owners, round, index));
     const slots = round.map(({ slot }) => slot);
+    for (const { slot, start } of round) if (start === 0) this.#kept.delete(slot);
     const answers = await this.each((rank, index) => rank.prefill(...nth(shares, index), slots));
     const evicted = new Map<number, number>();
     for (const [index, [{ slot }]] of shares.entries()) {
       const here = answers[index];
       if (here !== undefined) evicted.set(slot, Math.min(here, evicted.get(slot) ?? Infinity));
     }
+    for (const { slot, last } of round) if (last) await this.#learnKept(slot);
     return evicted;
   }
 
@@ -240,6 +262,7 @@ export class Runner {
       const states = kv.state && owners.runs(index, slot) ? this.layout.statesOf(index, kv.state) : undefined;
       return rank.takeOver(slot, { ...piece, ...(states && { states }) });
     });
+    await this.#learnKept(slot);
     const evicted = answers.filter((answer) => answer !== undefined);
     return evicted.length > 0 ? Math.min(...evicted) : undefined;
   }

@@ -323,8 +323,8 @@ export class IterationRunner {
       const { prompt, computed, maxTokens, sampled } = sequence;
       // A prompt that isn't whole yet stays where it is.
       const remaining = decoding || paused ? Math.max(0, maxTokens - sampled) : 0;
-      const entries = runner.entriesOf(prompt.length, Math.max(prompt.length, computed));
-      return { slot, length: computed, entries, remaining };
+      const entries = runner.entriesOf(slot, prompt.length, Math.max(prompt.length, computed));
+      return { slot, length: computed, ...entries, remaining };
     });
   }
 

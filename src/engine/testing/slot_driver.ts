@@ -307,8 +307,8 @@ export class SlotDriver extends Runner {
       this.#slots.flatMap(({ active, length, prompt, room }, slot): SharedSequence[] => {
         if (!active) return [];
         // A prompt that isn't whole yet stays where it is.
-        if (prompt === 0) return [{ slot, length, entries: this.entriesOf(room, room), remaining: 0 }];
-        return [{ slot, length, entries: this.entriesOf(prompt, length), remaining: Math.max(0, room - length) }];
+        if (prompt === 0) return [{ slot, length, ...this.entriesOf(slot, room, room), remaining: 0 }];
+        return [{ slot, length, ...this.entriesOf(slot, prompt, length), remaining: Math.max(0, room - length) }];
       }),
     );
   }

@@ -1,4 +1,4 @@
-import { HEAD_TABLE_LEAD } from '../../../shaders/cache/head_tables.js';
+import { HEAD_TABLE_LEAD, HEAD_TABLE_TAIL } from '../../../shaders/cache/head_tables.js';
 import { NO_BLOCK } from '../../base/kv_units.js';
 import { internalError, SplitkvError } from '../../base/errors.js';
 import { nth, range, sum } from '../../base/lists.js';
@@ -15,13 +15,13 @@ export interface HeadBlocksShape {
   readonly block: number;
   /** Tokens that a sequence may have. */
   readonly contextLength: number;
-  /** Whether a block of a slot's kv head (by its place in the cache) lies here; all of them where left out. */
-  readonly holds?: (slot: number, kvHead: number, block: number) => boolean;
+  /** Whether a block of a slot's kv head (by its place in the cache) lies here, in one of the layers; all of them where left out. */
+  readonly holds?: (layer: number, slot: number, kvHead: number, block: number) => boolean;
 }
 
 /** Words of a head's table. */
 export const headTableStride = ({ contextLength, block }: Pick<HeadBlocksShape, 'contextLength' | 'block'>): number =>
-  ceilDiv(contextLength, block) + HEAD_TABLE_LEAD;
+  HEAD_TABLE_LEAD + ceilDiv(contextLength, block) + HEAD_TABLE_TAIL;
 
 interface Head {
   evicted: number;
@@ -61,14 +61,14 @@ export class HeadBlocks {
   /** Blocks more than it has that a slot needs to hold positions below `tokens`, in the layer that needs most beyond its free ones. */
   missing(slot: number, tokens: number): number {
     return Math.max(
-      ...this.#layers.map(({ free, slots }) => this.#wanted(slot, nth(slots, slot), tokens) - free.length),
+      ...this.#layers.map(({ free, slots }, at) => this.#wanted(at, slot, nth(slots, slot), tokens) - free.length),
     );
   }
 
-  #wanted(slot: number, heads: readonly Head[], tokens: number): number {
+  #wanted(layer: number, slot: number, heads: readonly Head[], tokens: number): number {
     const wanted = heads.map((head, index) =>
       range(head.blocks.length, Math.max(head.blocks.length, this.#blocksFor(head, tokens))).filter((block) =>
-        this.holds(slot, index, block),
+        this.holds(layer, slot, index, block),
       ),
     );
     return wanted.flat().length;
@@ -83,8 +83,8 @@ export class HeadBlocks {
   }
 
   /** Whether a block of a slot's kv head, by its place in the cache, lies here. */
-  holds(slot: number, kvHead: number, block: number): boolean {
-    return this.shape.holds?.(slot, kvHead, block) ?? true;
+  holds(layer: number, slot: number, kvHead: number, block: number): boolean {
+    return this.shape.holds?.(layer, slot, kvHead, block) ?? true;
   }
 
   #blocksFor({ evicted }: Head, tokens: number): number {
@@ -105,9 +105,9 @@ export class HeadBlocks {
       );
     }
     let changed = false;
-    for (const { kvHead, head, free } of this.#of(slot)) {
+    for (const { layer, kvHead, head, free } of this.#of(slot)) {
       while (head.blocks.length < this.#blocksFor(head, tokens)) {
-        head.blocks.push(this.holds(slot, kvHead, head.blocks.length) ? free.pop()! : NO_BLOCK);
+        head.blocks.push(this.holds(layer, slot, kvHead, head.blocks.length) ? free.pop()! : NO_BLOCK);
         changed = true;
       }
     }
@@ -135,18 +135,15 @@ export class HeadBlocks {
     return freed;
   }
 
-  /** Frees a slot's blocks that needn't lie here, now that `holds` says so; true where tables changed. */
-  settle(slot: number): boolean {
-    let changed = false;
-    for (const { kvHead, head, free } of this.#of(slot)) {
+  /** Frees a slot's blocks that needn't lie here, now that `holds` says so. */
+  settle(slot: number): void {
+    for (const { layer, kvHead, head, free } of this.#of(slot)) {
       for (const [place, block] of head.blocks.entries()) {
-        if (block === NO_BLOCK || this.holds(slot, kvHead, place)) continue;
+        if (block === NO_BLOCK || this.holds(layer, slot, kvHead, place)) continue;
         free.push(block);
         head.blocks[place] = NO_BLOCK;
-        changed = true;
       }
     }
-    return changed;
   }
 
   /**
@@ -202,12 +199,16 @@ export class HeadBlocks {
     }
   }
 
-  /** A slot's tables of a layer as kernels read them, u32 [kv heads][tableStride]; they begin at word slot * kvHeads * tableStride. */
-  table(layer: number, slot: number): Uint32Array<ArrayBuffer> {
+  /**
+   * A slot's tables of a layer as kernels read them, u32 [kv heads][tableStride]; they begin at word slot * kvHeads * tableStride.
+   * @param lanesOf the `laneWord` of a kv head, by its place in the cache
+   */
+  table(layer: number, slot: number, lanesOf: (kvHead: number) => number = () => 0): Uint32Array<ArrayBuffer> {
     const words = new Uint32Array(this.shape.kvHeads * this.tableStride).fill(NO_BLOCK);
     for (const [head, { evicted, blocks }] of this.#heads(layer, slot).entries()) {
       words[head * this.tableStride] = evicted;
       words.set(blocks, head * this.tableStride + HEAD_TABLE_LEAD);
+      words[(head + 1) * this.tableStride - HEAD_TABLE_TAIL] = lanesOf(head);
     }
     return words;
   }

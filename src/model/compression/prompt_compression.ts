@@ -91,7 +91,7 @@ export class PromptCompression {
   readonly #kept: Buffer;
   /** A row per layer: entries beside the window, by the model's heads. */
   readonly #caps: Buffer;
-  /** A row per layer and run of heads: entries that they keep. */
+  /** A row per run of heads: entries that they keep of the layer that was compressed last. */
   readonly #lengths: Buffer;
   readonly #stride: number;
   readonly #runs: readonly HeadRun[];
@@ -120,7 +120,7 @@ export class PromptCompression {
     this.#pooled = words(scratch, 'pooled scores', numKvHeads * this.#stride);
     this.#kept = words(scratch, 'kept entries', numKvHeads * this.#stride);
     this.#caps = words(device, 'budgets', (layers.length * rowBytes(numKvHeads)) / 4);
-    this.#lengths = words(device, 'kept lengths', (layers.length * this.#runs.length * rowBytes(numKvHeads)) / 4);
+    this.#lengths = words(scratch, 'kept lengths', (this.#runs.length * rowBytes(numKvHeads)) / 4);
   }
 
   /**
@@ -203,7 +203,7 @@ export class PromptCompression {
       recorder.dispatch(adaBudgets, problem, { pooled: this.#pooled, compress_info: info, caps }, rowsOf);
     }
     for (const [run, { first, head, count }] of this.#runs.entries()) {
-      const kept = { kept: this.#headRows(this.#kept, first, count), kept_lengths: this.#lengthsOf(at, run) };
+      const kept = { kept: this.#headRows(this.#kept, first, count), kept_lengths: this.#lengthsOf(run) };
       recorder.dispatch(
         snapSelect,
         { ...selection, kvHeads: count, firstScoreHead: head },
@@ -224,9 +224,9 @@ export class PromptCompression {
     return { buffer, offset: first * row, size: count * row };
   }
 
-  #lengthsOf(at: number, run: number): { readonly buffer: Buffer; readonly offset: number; readonly size: number } {
+  #lengthsOf(run: number): Tensor {
     const size = rowBytes(this.shape.numKvHeads);
-    return { buffer: this.#lengths, offset: (at * this.#runs.length + run) * size, size };
+    return { buffer: this.#lengths, offset: run * size, size };
   }
 
   /**
@@ -249,14 +249,14 @@ export class PromptCompression {
     device.write(this.#caps, 0, caps);
   }
 
-  /** Entries that each head of this rank kept of the prompt that was compressed last: [layer][kv head]. */
-  async keptLengths(): Promise<number[][]> {
-    const words = new Uint32Array(await this.device.read(this.#lengths));
-    return this.shape.layers.map((_, at) =>
-      this.#runs.flatMap(({ count }, run) => {
-        const from = this.#lengthsOf(at, run).offset / 4;
-        return Array.from(words.subarray(from, from + count));
-      }),
+  /** Entries that each of the model's heads kept of the prompt that was compressed last, of `length` tokens: [layer][kv head]. */
+  async keptLengths(length: number): Promise<number[][]> {
+    const { numKvHeads, layers } = this.shape;
+    const { window } = this.options;
+    const words = new Uint32Array(await this.device.read(this.#caps));
+    const row = rowBytes(numKvHeads) / 4;
+    return layers.map((_, at) =>
+      Array.from(words.subarray(at * row, at * row + numKvHeads), (cap) => Math.min(cap + window, length)),
     );
   }
 

@@ -52,7 +52,7 @@ export function arrangedPlan(file: ArrangementFile, shape: ModelShape, sharing: 
     version: 1,
     policy: stageRanks < ranks ? 'pp x arranged' : 'arranged',
     worldSize: ranks,
-    ...(copied && { sharing }),
+    ...(copied && { sharing, ...(file.speeds && { speeds: file.speeds }) }),
     ...(file.utilisation !== undefined && { utilisation: file.utilisation }),
     stages,
     embedding: rows,
@@ -109,6 +109,7 @@ export function chunksAsCopies(plan: Plan, shape: ModelShape, speeds?: readonly 
   return {
     ...plan,
     sharing: 'lanes',
+    ...(speeds && { speeds }),
     stages: plan.stages.map((stage) => (splitsChunks(stage) ? copied(stage, shape, speeds) : stage)),
   };
 }

@@ -1,5 +1,6 @@
 import { CHUNK_TOKENS, MERGE_LANES } from '../owner.js';
 import { laneHolders } from '../sequences/copies.js';
+import { laneLoads } from '../../arrangement/lane_shares.js';
 import type { LayerPlacement, Placement } from '../../arrangement/types.js';
 import { nth, range, sum } from '../../base/lists.js';
 
@@ -77,18 +78,10 @@ const busiest = (heads: LayerPlacement, entries: readonly number[], ranks: numbe
 
 /** Entries that each rank reads of a layer: of a copied head, its chunks. */
 function loadsOf(heads: LayerPlacement, entries: readonly number[], ranks: number): number[] {
-  const loads = range(0, ranks).map(() => 0);
-  for (const [head, copies] of heads.entries()) {
-    const kept = nth(entries, head);
-    const [first, second] = copies;
-    if (first && !second) loads[first.rank]! += kept;
-    if (!second) continue;
-    const lanes = laneHolders(copies);
-    for (let chunk = 0; chunk * CHUNK_TOKENS < kept; chunk++) {
-      loads[nth(lanes, chunk % MERGE_LANES)]! += Math.min(CHUNK_TOKENS, kept - chunk * CHUNK_TOKENS);
-    }
-  }
-  return loads;
+  const placed = heads.flatMap((copies, head) => (copies.length > 0 ? [{ copies, entries: nth(entries, head) }] : []));
+  const lanes = placed.map(({ copies }) => laneHolders(copies));
+  const loads = laneLoads(placed, lanes);
+  return range(0, ranks).map((rank) => loads.get(rank) ?? 0);
 }
 
 /**

@@ -141,6 +141,29 @@ describe('who holds a copied head', () => {
   });
 });
 
+test('what heads kept decides who keeps which sequence, beyond the shares where there is room for all', () => {
+  const shape = gqaShape(2, { numLayers: 1 });
+  const halves = [0, 1].map((rank) => ({ rank, share: 0.5 }));
+  const placement = [[halves, [{ rank: 0, share: 1 }]]];
+  const made = arrangedPlan(
+    { version: 1, policy: 'arranged', model: 'm', ranks: 2, mode: 'wrap', placement },
+    shape,
+    'sequences',
+  );
+  const sequences = (heads: readonly number[]) =>
+    [0, 1, 2, 3].map((slot) => ({ slot, length: 900, entries: 150, heads: [heads], remaining: 100 }));
+  const moved = (roomy: boolean, heads: readonly number[]): number[] => {
+    const owners = new CopyOwners(made, 4, roomy);
+    for (const slot of [0, 1, 2, 3]) owners.admit(slot, 900, 0);
+    owners.balance(sequences(heads));
+    return [0, 1, 2, 3].map((slot) => owners.home(0, 0, slot)).toSorted((a, b) => a - b);
+  };
+  // Rank 0 reads the second head of every sequence besides.
+  expect(moved(true, [100, 200])).toEqual([1, 1, 1, 1]);
+  expect(moved(true, [200, 100])).toEqual([0, 1, 1, 1]);
+  expect(moved(false, [100, 200])).toEqual([0, 0, 1, 1]);
+});
+
 describe('heads whose loads are known', () => {
   const loads = [600, 100, 100, 200];
   const on = (rank: number) => [{ rank, share: 1 }];

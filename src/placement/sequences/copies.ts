@@ -1,5 +1,5 @@
 import { CHUNK_TOKENS, MERGE_LANES } from '../owner.js';
-import { range, sum } from '../../base/lists.js';
+import { nth, range, sum } from '../../base/lists.js';
 import type { Plan, RankShare, Stage } from '../plan.js';
 
 export interface Holder {
@@ -71,6 +71,8 @@ export interface SharedSequence {
   readonly length: number;
   /** Entries that a head has of them, on average: fewer where its prompt was compressed. */
   readonly entries: number;
+  /** Those of each kv head, on average in the layers of each stage, once they are known: [stage][head]. */
+  readonly heads?: readonly (readonly number[])[] | undefined;
   /** Steps that it may still run; 0 while it mustn't move. */
   readonly remaining: number;
 }
@@ -100,7 +102,7 @@ interface Copy extends Holder {
 interface Copied {
   readonly copies: readonly Copy[];
   readonly home: number;
-  /** 'lanes': by lane. */
+  /** 'lanes': ranks by lane, before an offset rotates them. */
   readonly lanes: readonly number[];
   /** 'sequences': who keeps each slot's. */
   readonly bySlot: Map<number, Copy>;
@@ -125,14 +127,16 @@ export class CopyOwners {
   readonly #loads: readonly (HeadLoads | undefined)[];
   readonly #offsets = new Map<number, { readonly offset: number; readonly tokens: number }>();
 
+  /** `roomy`: every copy has room for all sequences, as where prompts are compressed; otherwise for its share of them. */
   constructor(
     readonly plan: Plan,
     readonly slots: number,
+    roomy = false,
   ) {
     const { sharing } = plan;
     this.#loads = plan.stages.map(headLoads);
     this.#copied = plan.stages.map(
-      (stage) => new Map(copiedHeads(stage).map((head) => [head, copiedOf(stage, head, sharing, slots)])),
+      (stage) => new Map(copiedHeads(stage).map((head) => [head, copiedOf(stage, head, sharing, slots, roomy)])),
     );
   }
 
@@ -187,20 +191,26 @@ export class CopyOwners {
    */
   balance(sequences: readonly SharedSequence[]): CopyMove[] {
     const lengths = new Map(sequences.map(({ slot, length }) => [slot, length]));
-    const entries = sum(sequences.map((sequence) => sequence.entries));
     return this.#copied.flatMap((stage, index) => {
       const loads = this.#loads[index];
+      const entriesOf = ({ heads, entries }: SharedSequence, head: number): number =>
+        heads?.[index]?.[head] ?? entries * (loads?.of(head) ?? 1);
       const pieces: CopyPiece[] = [];
       for (const [head, { bySlot }] of stage) {
-        const load = loads?.of(head) ?? 1;
-        for (const { slot, entries: own, remaining } of sequences) {
+        for (const sequence of sequences) {
+          const { slot, remaining } = sequence;
           const copy = bySlot.get(slot);
-          if (copy) pieces.push({ head, slot, rank: copy.rank, entries: own * load, remaining });
+          if (copy) pieces.push({ head, slot, rank: copy.rank, entries: entriesOf(sequence, head), remaining });
         }
       }
       if (pieces.length === 0) return [];
       const heads = [...stage].map(([head, { copies }]): CopiedHead => ({ head, holders: copies }));
-      const whole = loads && new Map([...loads.whole].map(([rank, load]) => [rank, load * entries]));
+      const isKnown = loads || sequences.every((sequence) => sequence.heads);
+      const whole = isKnown ? new Map<number, number>() : undefined;
+      for (const { rank, heads: held } of whole ? nth(this.plan.stages, index).shares : []) {
+        const alone = held.filter((head) => !stage.has(head));
+        addTo(whole!, rank, sum(alone.flatMap((head) => sequences.map((sequence) => entriesOf(sequence, head)))));
+      }
       return chooseCopyMoves(heads, pieces, whole).map((move) => {
         this.#move(stage.get(move.head), move.slot, move.to);
         return { stage: index, ...move, length: lengths.get(move.slot) ?? 0 };
@@ -224,8 +234,18 @@ export class CopyOwners {
     const copied = this.#copied[stage]?.get(head);
     if (!copied) return true;
     if (this.plan.sharing === 'sequences') return this.home(stage, head, slot) === rank;
-    const offset = this.#offsets.get(slot)?.offset ?? 0;
-    return copied.lanes[(chunk + offset) % MERGE_LANES] === rank;
+    return copied.lanes[this.#turned(slot, chunk)] === rank;
+  }
+
+  /** The ranks that have the merge lanes of a slot's head, by lane; undefined of a head that isn't copied. */
+  lanes(stage: number, head: number, slot: number): readonly number[] | undefined {
+    const lanes = this.#copied[stage]?.get(head)?.lanes;
+    return lanes?.map((_, lane) => nth(lanes, this.#turned(slot, lane)));
+  }
+
+  /** The lane that the plan has a chunk of a slot's sequence in. */
+  #turned(slot: number, chunk: number): number {
+    return (chunk + (this.#offsets.get(slot)?.offset ?? 0)) % MERGE_LANES;
   }
 
   /** The rank whose output of a copied head counts, for a slot's rows; slots without a sequence have one too. */
@@ -240,10 +260,11 @@ export const copiedHeads = ({ shares }: Pick<Stage, 'shares'>): number[] =>
     (a, b) => a - b,
   );
 
-function copiedOf(stage: Stage, head: number, sharing: Plan['sharing'], slots: number): Copied {
+function copiedOf(stage: Stage, head: number, sharing: Plan['sharing'], slots: number, roomy: boolean): Copied {
   const holders = holdersOf(stage, head);
+  const roomOf = (share: number): number => (roomy ? slots : copySlots(share, slots));
   return {
-    copies: holders.map((holder) => ({ ...holder, room: copySlots(holder.share, slots), tokens: 0, sequences: 0 })),
+    copies: holders.map((holder) => ({ ...holder, room: roomOf(holder.share), tokens: 0, sequences: 0 })),
     home: homeOf(holders),
     lanes: sharing === 'lanes' ? laneHolders(holders) : [],
     bySlot: new Map(),

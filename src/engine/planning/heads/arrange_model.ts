@@ -52,8 +52,14 @@ export async function arrangeModel(
     ({ found, read } = make(0));
   }
   const before = arrange({ loads, ranks: worldSize, pipeline, mode: 'static' });
-  const ofPrompts = profile && promptUtilisation(profile, found.placement, worldSize / pipeline);
-  const least = ofPrompts === undefined ? '' : `${percent(ofPrompts)} (a prompt) to `;
+  const sharesAnew = read.plan.sharing === 'lanes' && subject.compression !== undefined;
+  const ofPrompts = (sharesLanes: boolean): string | undefined => {
+    const busy = profile && promptUtilisation(profile, found.placement, worldSize / pipeline, sharesLanes);
+    return busy === undefined ? undefined : percent(busy);
+  };
+  const [planned, anew] = [ofPrompts(false), sharesAnew ? ofPrompts(true) : undefined];
+  const least =
+    planned === undefined ? '' : `${planned} (a prompt${anew ? `; ${anew} as its lanes are shared anew` : ''}) to `;
   const copied =
     read.plan.sharing === undefined
       ? 'without copies'

@@ -6,6 +6,7 @@ import { modelSizes } from '../../../model/model_sizes.js';
 import { modelShape } from '../../../model/shape.js';
 import { arrangedPlan, planMemory, type Plan } from '../../../placement/index.js';
 import { randomArrangement } from '../../../placement/testing/arrangements.js';
+import { laneHolders } from '../../../placement/sequences/copies.js';
 import { busiest } from '../../ranks/stats.js';
 import { memoryOnPaper } from '../../ranks/rank_memory.js';
 import { contractModels } from './cases.js';
@@ -211,6 +212,80 @@ describe('copied heads', async () => {
       const plan = arranged('llama', 3, { seed: 7, copies: 3, sharing });
       const many = await runBatched(lengths, 3, { ...options, plan, virtual: true });
       expect(firstDifference(many, one)).toBe(-1);
+    },
+  );
+
+  test(
+    'lanes are shared anew by what each prompt kept: the busiest rank reads less than by the plan, with the bits of one rank',
+    { timeout: 300_000 },
+    async () => {
+      const shape = modelShape(randomFiles(models.llama).model.config);
+      const all = [0, 1, 2].map((rank) => ({ rank, share: 1 / 3 }));
+      // As even as can be, if all heads kept as much.
+      const placement = [0, 1, 2].map(() => [all, all, ...[0, 1, 2].map((rank) => [{ rank, share: 1 }])]);
+      const file = { version: 1, policy: 'arranged', model: 'm', ranks: 3, mode: 'wrap', placement } as const;
+      const plan = arrangedPlan(file, shape, 'lanes');
+      const loads = [
+        [140, 60, 20, 130, 60],
+        [60, 90, 150, 20, 90],
+        [50, 200, 60, 10, 130],
+      ];
+      const counts = { numLayers: 3, numKvHeads: 5 };
+      const options = {
+        adapter,
+        model: models.llama,
+        weights: 'f16',
+        kv: 'f32',
+        compression: compressionOptions({ policy: 'static', budget: 0.7, window: 16, loads }, counts),
+        slots: 2,
+        contextLength: 1700,
+      } as const;
+      const run = async (ranks: Plan | undefined) => {
+        const { group, runner } = await openRunner({ ...options, ...(ranks && { plan: ranks, virtual: true }) });
+        try {
+          const rows: Buffer[] = [];
+          const kept: number[][][] = [];
+          for (const slot of [0, 1]) {
+            await runner.prefill(somePrompt(1600 - 700 * slot, slot), 60, { seed: 0 }, undefined, slot);
+            const own: number[][] = [[], [], []];
+            for (const { layer, head, entries } of (await runner.cacheUse(slot)).flatMap((use) => use.kept)) {
+              own[layer]![head] = entries;
+            }
+            kept.push(own);
+          }
+          const read = await runner.kvTokens();
+          // Chunks end meanwhile, and tokens go on in other lanes.
+          for (let step = 0; step < 40; step++) {
+            await (step === 0 ? runner.sampleFirst() : runner.step());
+            for (const slot of [0, 1]) rows.push(Buffer.from((await runner.slotLogits(slot)).slice().buffer));
+          }
+          return { rows, kept, read };
+        } finally {
+          group.dispose();
+        }
+      };
+      const [one, many] = [await run(undefined), await run(plan)];
+      expect(many.kept).toEqual(one.kept);
+      expect(firstDifference(many.rows, one.rows)).toBe(-1);
+      expect(many.kept.flat(2).some((entries) => entries % 256 > 216)).toBe(true);
+      const planned = [0, 1, 2].map((layer) => {
+        const tokens = [0, 0, 0];
+        for (const [slot, own] of many.kept.entries()) {
+          for (const [head, entries] of own[layer]!.entries()) {
+            // With the token that is fed next.
+            for (let entry = 0; entry <= entries; entry++) {
+              const rank = head < 2 ? laneHolders(all)[(Math.floor(entry / 256) + slot) % 8]! : head - 2;
+              tokens[rank]!++;
+            }
+          }
+        }
+        return tokens;
+      });
+      expect(many.read.flat().reduce((a, b) => a + b)).toBe(planned.flat().reduce((a, b) => a + b));
+      const before = planned.map((tokens) => Math.max(...tokens)).reduce((a, b) => a + b);
+      const { utilisation, busiest_kv_tokens_per_step: after } = busiest(many.read);
+      expect(after).toBeLessThan(0.9 * before);
+      expect(utilisation).toBeGreaterThan(0.9);
     },
   );
 });

@@ -47,6 +47,8 @@ export interface HeadTables {
   readonly tables: ReadonlyMap<number, Buffer>;
   /** By the model's layer: blocks of all the rank's kv heads together. */
   readonly headBlocks: ReadonlyMap<number, number>;
+  /** Most merge lanes that a rank has of a head of some slots' sequences, where copies of heads share lanes. `layer`: of the model. */
+  readonly mostLanes: (slots: readonly number[], layer: number, head: number, rank: number) => number;
 }
 
 /** State p begins at p * bytes; in `kept`, which has copies that sequences may begin with, likewise. */

@@ -323,7 +323,7 @@ class GqaProgram implements AttentionProgram {
       tableStride: cache.tableStride,
       block: cache.block,
     };
-    return { problem: { perHead }, blockTable: this.#blockTable(layer) };
+    return { layer, problem: { perHead }, blockTable: this.#blockTable(layer) };
   }
 
   /** A layer's block table: heads of a compressed cache have one each. */

@@ -28,6 +28,8 @@ import {
 
 /** Tells a merge how many entries each head has; of a per-head cache. */
 export interface MergeTables {
+  /** Of the model. */
+  readonly layer: number;
   readonly problem: Pick<AttentionMergeProblem, 'perHead'>;
   readonly blockTable: Tensor;
 }
@@ -225,7 +227,7 @@ export class SpreadAttention {
         recorder,
         this.context.topology.sharers === undefined ? 'copies' : 'partials',
         this.#attentionRoutes,
-        (route, side, step) => this.#laneRegions(route, side, step),
+        (route, side, step) => this.#laneRegions(route, side, step, tables?.layer),
       );
       if (this.#home) this.#recordHome(recorder, this.#home.states, out, tables);
     }
@@ -268,21 +270,22 @@ export class SpreadAttention {
     );
   }
 
-  #laneRegions({ from, to, cargo }: Route, side: 'send' | 'receive', step: RankStep): Region[] {
+  /** `layer`: of the model, where heads have tables of their own. */
+  #laneRegions({ from, to, cargo }: Route, side: 'send' | 'receive', step: RankStep, layer?: number): Region[] {
     if (cargo.kind !== 'lanes') return [];
     // A rank's own lie where they are merged.
     if (from === to && this.#home?.states === this.#own?.states) return [];
     const { dim, uneven, contextLength } = this.shape;
+    const { headTables } = this.context.cache;
+    const head = nth(cargo.heads, 0);
     const most = Math.min(MERGE_LANES, chunksOf(contextLength));
-    const lanes = laneRoom(
-      cargo.lanes,
-      uneven ? most : Math.min(most, step.chunks),
-      uneven ? undefined : step.offsets?.[cargo.group],
-    );
+    const lanes =
+      uneven && layer !== undefined && headTables
+        ? Math.min(most, headTables.mostLanes(known(step.slots, 'slots'), layer, head, from))
+        : laneRoom(cargo.lanes, Math.min(most, step.chunks), step.offsets?.[cargo.group]);
     // Another rank has all chunks of these rows.
     if (lanes === 0) return [];
     const rows = nth(step.rows, cargo.group);
-    const head = nth(cargo.heads, 0);
     if (side === 'send') {
       const { states, layout } = known(this.#own, 'lane');
       const { segments } = this.input;

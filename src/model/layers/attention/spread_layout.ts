@@ -30,7 +30,7 @@ export interface AttentionShape {
   readonly dim: number;
   /** Elements from row to row of the outputs. */
   readonly outStride: number;
-  /** Heads have lost entries, so that ranks differ in how many chunks a step has. */
+  /** Heads have lost entries, so that ranks differ in how many chunks a step has, and copies may come to have any lanes. */
   readonly uneven: boolean;
   /** Tokens that a sequence may have. */
   readonly contextLength: number;
@@ -134,7 +134,9 @@ export class SpreadLayout {
     const lanes = Math.min(MERGE_LANES, chunks);
     const holes = stage.sharers === undefined && byLanes;
     const ownLanes = holes
-      ? Math.max(...crossing.map((bundle) => laneRoom(known(keeperOn(world.rank, bundle), 'lane here').lanes, lanes)))
+      ? Math.max(
+          ...crossing.map((bundle) => this.#laneRoom(known(keeperOn(world.rank, bundle), 'lane here').lanes, lanes)),
+        )
       : localLanes(chunks, sequence);
     this.partials = role === 'prompt' ? ownLanes : localChunks(chunks, sequence);
     this.bundleHeads = holes ? this.heads / this.segments.length : this.pieces.reduce(gcd);
@@ -189,6 +191,11 @@ export class SpreadLayout {
     return { base, bundles: this.shape.headsOf(segments) / bundleHeads, bundleHeads, lanes, rows };
   }
 
+  /** Lanes of `most` that there must be room for of a keeper. */
+  #laneRoom(lanes: LaneSlots, most: number): number {
+    return this.shape.uneven && this.stage.sharers === undefined ? most : laneRoom(lanes, most);
+  }
+
   /**
    * What is merged here: this rank's lanes, then those of the other keepers of the bundles whose home it is.
    * @param most merge lanes that a row may have
@@ -199,7 +206,7 @@ export class SpreadLayout {
     const contributions: Contribution[] = [];
     let states = inPlace ? stateCount(inPlace) : 0;
     const add = (bundle: HeadBundle, { lanes }: HeadBundle['keepers'][number]): void => {
-      const layout = this.#room(bundle.heads, laneRoom(lanes, most), states);
+      const layout = this.#room(bundle.heads, this.#laneRoom(lanes, most), states);
       contributions.push({ bundle, lanes, layout, first: 0 });
       states += stateCount(layout);
     };
@@ -221,10 +228,15 @@ export class SpreadLayout {
 
   #sourcesOf(bundle: HeadBundle, contributions: readonly Contribution[]): LaneContributor[][] {
     const own = contributions.filter((contribution) => contribution.bundle === bundle);
+    const placesOf = (lanes: LaneSlots): readonly number[] => {
+      // Elsewhere than at its home a copied head's output lacks lanes, and isn't used.
+      if (bundle.home !== this.world.rank) return range(0, lanes.of);
+      if (this.stage.sharers !== undefined) return lanes.slots;
+      return [bundle.keepers.findIndex((keeper) => keeper.lanes === lanes)];
+    };
     return range(0, this.shape.headsOf(bundle.heads) / this.bundleHeads).map((at) =>
-      own.map(({ lanes: slots, layout, first }) => ({
-        // Elsewhere than at its home a copied head's output lacks lanes, and isn't used.
-        slots: bundle.home === this.world.rank ? slots.slots : range(0, slots.of),
+      own.map(({ lanes, layout, first }) => ({
+        slots: placesOf(lanes),
         base: layout.base + (first + at) * layout.lanes * layout.rows * this.bundleHeads,
         lanes: layout.lanes,
       })),
