@@ -17,9 +17,13 @@ const place = {
     exact: { type: 'boolean' },
     code: { type: 'string', pattern: '^[A-Z]{2}$' },
     near: { anyOf: [{ type: 'null' }, { type: 'array', items: { type: 'boolean' }, maxItems: 2 }] },
+    zip: { $ref: '#/$defs/zip' },
+    size: { enum: ['big', 5] },
+    among: { oneOf: [{ const: 'all' }, { type: 'array', items: { type: 'integer' }, maxItems: 1 }] },
   },
-  required: ['city', 'unit', 'days'],
+  required: ['city', 'unit', 'days', 'zip', 'size', 'among'],
   additionalProperties: false,
+  $defs: { zip: { type: 'string', pattern: '^[0-9]{2}$' } },
 };
 const tools: readonly Tool[] = [
   { type: 'function', function: { name: 'get_weather', parameters: place } },

@@ -1,6 +1,6 @@
 /** Calls that aren't written as JSON: as XML, as Python's, and Gemma's; and how they are told to a model. */
 
-import { isObject, parsed } from '../base/json.js';
+import { isObject, jsonText, parsed } from '../base/json.js';
 import type { AnswerInput, Steps, Take } from './answer_input.js';
 import type { AnswerOut } from './answer_reader.js';
 import { argumentsOf, type Tool, type ToolCall } from './tools.js';
@@ -17,6 +17,9 @@ function jsonOfWord(word: string): string {
 const PYTHON: Readonly<Record<string, string>> = { True: 'true', False: 'false', None: 'null' };
 /** As JSON has it, where it is a word of Python's. */
 const jsonWord = (word: string): string => PYTHON[word] ?? word;
+
+/** Schemas within one another that are looked at. */
+const MAX_DEPTH = 20;
 
 const [FUNCTION, PARAMETER] = ['<function=', '<parameter='];
 const [END_FUNCTION, END_PARAMETER] = ['</function>', '</parameter>'];
@@ -41,7 +44,7 @@ export function* readXmlCall(input: AnswerInput, out: AnswerOut): Steps<boolean>
     const stop = yield* input.until([END_PARAMETER, END_FUNCTION], (text) => (value += text), true);
     if (stop === undefined) return true;
     const text = value.replace(/^\r?\n/, '').replace(/\r?\n$/, '');
-    out.arguments(`${count > 0 ? ', ' : ''}${JSON.stringify(key)}: ${inJson(text, typesOf(out.tool(name), key))}`);
+    out.arguments(`${count > 0 ? ', ' : ''}${JSON.stringify(key)}: ${inJson(text, out.tool(name), key)}`);
     if (stop === END_FUNCTION) {
       out.arguments('}');
       return true;
@@ -60,30 +63,49 @@ function* tag(input: AnswerInput): Steps<string | undefined> {
   return (yield* input.literal('>')) ? name.trim() : undefined;
 }
 
-/** Types that the schema gives an argument; empty where it says nothing of them. */
-function typesOf(tool: Tool | undefined, key: string): readonly unknown[] {
-  const properties = tool?.function.parameters?.['properties'];
-  const schema = isObject(properties) && Object.hasOwn(properties, key) ? properties[key] : undefined;
-  const types = (of: unknown): readonly unknown[] => {
-    if (!isObject(of)) return [];
-    const options = of.anyOf ?? of.oneOf;
-    if (Array.isArray(options)) return options.flatMap(types);
-    if (Array.isArray(of.enum)) return of.enum.map((value) => (typeof value === 'string' ? 'string' : 'other'));
-    if (of.const !== undefined) return [typeof of.const === 'string' ? 'string' : 'other'];
-    return Array.isArray(of.type) ? of.type : of.type === undefined ? [] : [of.type];
-  };
-  return types(schema);
+/** The schema of an argument; undefined where the tool has none of it. */
+function schemaOf(tool: Tool | undefined, key: string): unknown {
+  const { properties, additionalProperties } = tool?.function.parameters ?? {};
+  return isObject(properties) && Object.hasOwn(properties, key) ? properties[key] : additionalProperties;
 }
 
-function inJson(text: string, types: readonly unknown[]): string {
-  const isText = JSON.stringify(text);
-  if (types.length > 0 && types.every((type) => type === 'string')) return isText;
-  const trimmed = text.trim();
-  const value = parsed(jsonWord(trimmed));
-  if (value === undefined) return isText;
-  // What a text may be as well is one, unless it is a list or an object, or a word that isn't a text's.
-  if (types.includes('string') && !(value === null && types.includes('null'))) return isText;
-  return JSON.stringify(value);
+/** Whether a schema's types and lists have a value; undefined where it says nothing of them. @param root what `$ref`s are within */
+function has(schema: unknown, value: unknown, root: unknown, depth = 0): boolean | undefined {
+  if (!isObject(schema) || depth > MAX_DEPTH) return undefined;
+  const within = (of: unknown): boolean | undefined => has(of, value, root, depth + 1);
+  const { type, enum: listed, const: only, allOf, $ref } = schema;
+  const said: (boolean | undefined)[] = [];
+  if (type !== undefined) said.push([type].flat().some((one) => isOfType(one, value)));
+  const values = 'const' in schema ? [only] : listed;
+  if (Array.isArray(values)) said.push(values.some((one) => jsonText(one) === jsonText(value)));
+  if (typeof $ref === 'string') said.push(within(referred(root, $ref)));
+  if (Array.isArray(allOf)) said.push(...allOf.map(within));
+  for (const options of [schema.anyOf, schema.oneOf]) {
+    const each = Array.isArray(options) ? options.map(within) : [];
+    if (each.length > 0) said.push(each.includes(true) || (each.includes(undefined) ? undefined : false));
+  }
+  return said.includes(false) ? false : said.includes(true) || undefined;
+}
+
+function isOfType(type: unknown, value: unknown): boolean {
+  const own = value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
+  return type === own || (type === 'integer' && Number.isInteger(value));
+}
+
+/** What a pointer such as `#/$defs/city` leads to. */
+const referred = (root: unknown, ref: string): unknown =>
+  ref
+    .split('/')
+    .slice(1)
+    .map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~'))
+    .reduce<unknown>((at, key) => (isObject(at) && Object.hasOwn(at, key) ? at[key] : undefined), root);
+
+/** What could be a text is one, where its schema says so, unless it could be a list or an object, or null. */
+function inJson(text: string, tool: Tool | undefined, key: string): string {
+  const value = parsed(jsonWord(text.trim()));
+  const mayBe = (of: unknown): boolean => has(schemaOf(tool, key), of, tool?.function.parameters) === true;
+  const isText = value === undefined || (mayBe(text) && !(typeof value === 'object' && mayBe(value)));
+  return JSON.stringify(isText ? text : value);
 }
 
 /** A parameter for each, and a line's end. */

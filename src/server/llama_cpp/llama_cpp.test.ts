@@ -85,7 +85,8 @@ describe("llama.cpp's own routes", () => {
       expect(a).not.toBe(c);
     }
     expect((await ask('/completion', { ...drawn, prompt: 'x', n: 2 })).json).toHaveLength(2);
-    for (const n of ['2', 0, 1.5, {}]) expect(await ask('/completion', { prompt: 'x', n })).toMatchObject({ status: 400 });
+    for (const n of ['2', 0, 1.5, {}])
+      expect(await ask('/completion', { prompt: 'x', n })).toMatchObject({ status: 400 });
     const init = { method: 'POST', body: JSON.stringify({ ...asked, stream: true }) };
     const text = await (await fetch(`${server.url}/completion`, init)).text();
     const events = text
