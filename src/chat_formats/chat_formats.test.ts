@@ -141,6 +141,15 @@ const CASES: readonly Case[] = [
     {},
     { tools: [tag] },
   ],
+  // Some forget the mark.
+  [
+    'qwen_xml',
+    'So: <function=get_time>\n<parameter=zone>\nCET\n</parameter>\n<parameter=exact>\ntrue\n</parameter>\n</function>\n</tool_call>\n' +
+      '<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>',
+    [noon, paris],
+    { text: 'So:' },
+  ],
+  ['qwen_xml', 'Write <function=other> there.', [], { text: 'Write<function=other> there.' }],
   // Llama 3, and models whose template knows no tools
   ['json', '{"name": "get_weather", "parameters": {"city": "Paris"}}', [paris]],
   ['json', '<|python_tag|>{"type": "function", "name": "get_weather", "parameters": {"city": "Paris"}}', [paris]],

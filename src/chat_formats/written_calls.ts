@@ -5,8 +5,8 @@ import type { AnswerInput, Steps, Take } from './answer_input.js';
 import type { AnswerOut } from './answer_reader.js';
 import { argumentsOf, type Tool, type ToolCall } from './tools.js';
 
-/** Takes a call; false where there is none. */
-export type ReadCall = (input: AnswerInput, out: AnswerOut) => Steps<boolean>;
+/** Takes a call; false where there is none. @param bare no mark tells it: it is a call only of a tool that there is */
+export type ReadCall = (input: AnswerInput, out: AnswerOut, bare?: boolean) => Steps<boolean>;
 
 /** A word as JSON: a text where it is no JSON itself. */
 function jsonOfWord(word: string): string {
@@ -27,11 +27,12 @@ const [END_FUNCTION, END_PARAMETER] = ['</function>', '</parameter>'];
 /**
  * Qwen3-Coder's: `<function=name>`, then `<parameter=key>`, a line's end, the value and a line's end, `</parameter>` for each, then
  * `</function>`. Texts are written as they are, other values as JSON.
+ * @param bare `<function=` was there without `<tool_call>`, which the model sometimes forgets: it is a call only of a tool that there is
  */
-export function* readXmlCall(input: AnswerInput, out: AnswerOut): Steps<boolean> {
-  if (!(yield* input.literal(FUNCTION))) return false;
+export function* readXmlCall(input: AnswerInput, out: AnswerOut, bare = false): Steps<boolean> {
+  if (!bare && !(yield* input.literal(FUNCTION))) return false;
   const name = yield* tag(input);
-  if (name === undefined) return false;
+  if (name === undefined || (bare && !out.tool(name))) return false;
   out.call(name);
   out.arguments('{');
   for (let count = 0; ; count++) {
