@@ -62,10 +62,10 @@ const tag: Tool = {
         ids: { anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'string' } }] },
         size: { enum: ['big', 5] },
         zip: { description: 'a code', allOf: [{ $ref: '#/$defs/a~1zip' }] },
-        any: {},
+        any: { anyOf: Array(9).fill({ $ref: '#/$defs/any' }) },
       },
       additionalProperties: { type: 'string' },
-      $defs: { 'a/zip': { type: 'string' } },
+      $defs: { 'a/zip': { type: 'string' }, any: { anyOf: Array(9).fill({ $ref: '#/$defs/any' }) } },
     },
   },
 };

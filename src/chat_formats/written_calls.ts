@@ -1,6 +1,6 @@
 /** Calls that aren't written as JSON: as XML, as Python's, and Gemma's; and how they are told to a model. */
 
-import { isObject, jsonText, parsed } from '../base/json.js';
+import { isObject, jsonText, parsed, partAt, typeOf } from '../base/json.js';
 import type { AnswerInput, Steps, Take } from './answer_input.js';
 import type { AnswerOut } from './answer_reader.js';
 import { argumentsOf, type Tool, type ToolCall } from './tools.js';
@@ -18,8 +18,8 @@ const PYTHON: Readonly<Record<string, string>> = { True: 'true', False: 'false',
 /** As JSON has it, where it is a word of Python's. */
 const jsonWord = (word: string): string => PYTHON[word] ?? word;
 
-/** Schemas within one another that are looked at. */
-const MAX_DEPTH = 20;
+/** Parts of a schema that are looked at for one value. */
+const MAX_LOOKS = 1000;
 
 const [FUNCTION, PARAMETER] = ['<function=', '<parameter='];
 const [END_FUNCTION, END_PARAMETER] = ['</function>', '</parameter>'];
@@ -70,16 +70,20 @@ function schemaOf(tool: Tool | undefined, key: string): unknown {
   return isObject(properties) && Object.hasOwn(properties, key) ? properties[key] : additionalProperties;
 }
 
-/** Whether a schema's types and lists have a value; undefined where it says nothing of them. @param root what `$ref`s are within */
-function has(schema: unknown, value: unknown, root: unknown, depth = 0): boolean | undefined {
-  if (!isObject(schema) || depth > MAX_DEPTH) return undefined;
-  const within = (of: unknown): boolean | undefined => has(of, value, root, depth + 1);
+/**
+ * Whether a schema's types and lists have a value; undefined where it says nothing of them.
+ * @param root what `$ref`s are within
+ */
+function has(schema: unknown, value: unknown, root: unknown, looks = { left: MAX_LOOKS }): boolean | undefined {
+  if (!isObject(schema) || looks.left-- <= 0) return undefined;
+  const within = (of: unknown): boolean | undefined => has(of, value, root, looks);
   const { type, enum: listed, const: only, allOf, $ref } = schema;
   const said: (boolean | undefined)[] = [];
-  if (type !== undefined) said.push([type].flat().some((one) => isOfType(one, value)));
+  const types = [typeOf(value), ...(Number.isInteger(value) ? ['integer'] : [])];
+  if (type !== undefined) said.push([type].flat().some((one) => types.includes(String(one))));
   const values = 'const' in schema ? [only] : listed;
   if (Array.isArray(values)) said.push(values.some((one) => jsonText(one) === jsonText(value)));
-  if (typeof $ref === 'string') said.push(within(referred(root, $ref)));
+  if (typeof $ref === 'string') said.push(within(partAt(root, $ref)));
   if (Array.isArray(allOf)) said.push(...allOf.map(within));
   for (const options of [schema.anyOf, schema.oneOf]) {
     const each = Array.isArray(options) ? options.map(within) : [];
@@ -87,19 +91,6 @@ function has(schema: unknown, value: unknown, root: unknown, depth = 0): boolean
   }
   return said.includes(false) ? false : said.includes(true) || undefined;
 }
-
-function isOfType(type: unknown, value: unknown): boolean {
-  const own = value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
-  return type === own || (type === 'integer' && Number.isInteger(value));
-}
-
-/** What a pointer such as `#/$defs/city` leads to. */
-const referred = (root: unknown, ref: string): unknown =>
-  ref
-    .split('/')
-    .slice(1)
-    .map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~'))
-    .reduce<unknown>((at, key) => (isObject(at) && Object.hasOwn(at, key) ? at[key] : undefined), root);
 
 /** What could be a text is one, where its schema says so, unless it could be a list or an object, or null. */
 function inJson(text: string, tool: Tool | undefined, key: string): string {
