@@ -79,8 +79,8 @@ function has(schema: unknown, value: unknown, root: unknown, looks = { left: MAX
   const within = (of: unknown): boolean | undefined => has(of, value, root, looks);
   const { type, enum: listed, const: only, allOf, $ref } = schema;
   const said: (boolean | undefined)[] = [];
-  const types = [typeOf(value), ...(Number.isInteger(value) ? ['integer'] : [])];
-  if (type !== undefined) said.push([type].flat().some((one) => types.includes(String(one))));
+  const types: unknown[] = [typeOf(value), ...(Number.isInteger(value) ? ['integer'] : [])];
+  if (type !== undefined) said.push([type].flat().some((one) => types.includes(one)));
   const values = 'const' in schema ? [only] : listed;
   if (Array.isArray(values)) said.push(values.some((one) => jsonText(one) === jsonText(value)));
   if (typeof $ref === 'string') said.push(within(partAt(root, $ref)));
