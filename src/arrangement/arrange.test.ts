@@ -98,6 +98,15 @@ describe('every mode, every limit', () => {
     );
   });
 
+  test('loads beyond exact whole numbers, beside small ones, come to an end', () => {
+    for (const mode of MODES) {
+      const loads = [[0, 1e18, 1e300, 1, 1e-9]];
+      const { makespan, lowerBound } = arrange({ loads, ranks: 4, mode, copies: mode === 'static' ? 0 : 3 });
+      expect(makespan).toBeLessThanOrEqual(1e300);
+      expect(lowerBound).toBeLessThanOrEqual(makespan);
+    }
+  });
+
   test('the same problem gives the same arrangement', () => {
     fc.assert(
       fc.property(problems, (problem) => {

@@ -39,6 +39,24 @@ export function parsePythonJson(text: string): unknown {
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
+/** What JSON calls the type of a value. */
+export const typeOf = (value: unknown): string =>
+  value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
+
+/** The part of a value that a pointer such as `#/$defs/name` leads to; undefined where there is none. */
+export const partAt = (root: unknown, pointer: string): unknown =>
+  pointer
+    .split('/')
+    .slice(1)
+    .map((part) => (tried(() => decodeURIComponent(part)) ?? part).replaceAll('~1', '/').replaceAll('~0', '~'))
+    .reduce<unknown>(
+      (at, key) =>
+        (isObject(at) || Array.isArray(at)) && Object.hasOwn(at, key)
+          ? (at as Record<string, unknown>)[key]
+          : undefined,
+      root,
+    );
+
 /** JSON of what was parsed; undefined for what JSON doesn't have, and for lists in lists too many for the writer, which recurses. */
 export function jsonText(value: unknown): string | undefined {
   try {

@@ -18,7 +18,7 @@ export const sameList = (a: readonly number[], b: readonly number[]): boolean =>
 /** What all lists begin with; of a list by itself all but the last. */
 export function commonPrefix(lists: readonly (readonly number[])[]): readonly number[] {
   const [first = []] = lists;
-  const shortest = Math.min(...lists.map(({ length }) => length)) - 1;
+  const shortest = lists.reduce((least, { length }) => Math.min(least, length), first.length) - 1;
   let length = 0;
   while (length < shortest && lists.every((list) => list[length] === first[length])) length++;
   return first.slice(0, length);

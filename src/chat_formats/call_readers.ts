@@ -3,7 +3,7 @@
 import { parsed } from '../base/json.js';
 import type { AnswerInput, Steps, Take } from './answer_input.js';
 import type { AnswerOut } from './answer_reader.js';
-import { type CallFormatName, DEEPSEEK, FUNCTION_GEMMA, GEMMA, HARMONY, LFM } from './call_shapes.js';
+import { CALL_SHAPES, type CallFormatName, DEEPSEEK, FUNCTION_GEMMA, GEMMA, HARMONY, LFM } from './call_shapes.js';
 import { type ReadCall, readGemmaCall, readPythonCall, readXmlCall } from './written_calls.js';
 
 const ARGUMENTS = ['arguments', 'parameters'];
@@ -73,15 +73,19 @@ function* readJson(input: AnswerInput, out: AnswerOut): Steps<boolean> {
  * Calls between marks.
  * @param close may be left out
  * @param read false for what is no call, which is text
+ * @param bare what a call may begin with where `open` is left out
  */
-const readMarkedCalls = (open: string, close: string | undefined, read: ReadCall) =>
+const readMarkedCalls = (open: string, close: string | undefined, read: ReadCall, bare?: string) =>
   function* (input: AnswerInput, out: AnswerOut): Steps {
-    while ((yield* input.until([open], out.text)) !== undefined) {
+    const opens = bare === undefined ? [open] : [open, bare];
+    for (;;) {
+      const mark = yield* input.until(opens, out.text);
+      if (mark === undefined) return;
       input.keep();
       yield* input.blanks();
-      const isCall = yield* read(input, out);
+      const isCall = yield* read(input, out, mark === bare);
       const text = input.kept();
-      if (!isCall) out.text(open + text);
+      if (!isCall) out.text(mark + text);
       if (out.full) return;
       if (!isCall || close === undefined) continue;
       yield* input.blanks();
@@ -90,10 +94,16 @@ const readMarkedCalls = (open: string, close: string | undefined, read: ReadCall
   };
 
 /** `<tool_call>{...}</tool_call>`, of one or a list, or as XML within (Qwen3-Coder). */
-const readTaggedCalls = (open: string, close?: string) =>
-  readMarkedCalls(open, close, function* (input, out) {
-    return (yield* input.peek(1)) === '<' ? yield* readXmlCall(input, out) : yield* readJson(input, out);
-  });
+const readTaggedCalls = (open: string, close?: string, bare?: string) =>
+  readMarkedCalls(
+    open,
+    close,
+    function* (input, out, isBare) {
+      const isXml = isBare || (yield* input.peek(1)) === '<';
+      return isXml ? yield* readXmlCall(input, out, isBare) : yield* readJson(input, out);
+    },
+    bare,
+  );
 
 /** LFM2's: `<|tool_call_start|>[name(argument="...", ...), ...]<|tool_call_end|>`. */
 const readLfmCalls = readMarkedCalls(LFM.open, LFM.close, function* (input, out) {
@@ -276,7 +286,7 @@ export const READERS: Readonly<Record<CallFormatName, (input: AnswerInput, out: 
   lfm2: readLfmCalls,
   gemma: readGemmaCalls(GEMMA),
   functiongemma: readGemmaCalls(FUNCTION_GEMMA),
-  qwen_xml: readTaggedCalls('<tool_call>', '</tool_call>'),
+  qwen_xml: readTaggedCalls('<tool_call>', '</tool_call>', CALL_SHAPES.qwen_xml.bare),
   hermes: readTaggedCalls('<tool_call>', '</tool_call>'),
   phi: readTaggedCalls('<|tool_call|>', '<|/tool_call|>'),
   granite: readTaggedCalls('<|tool_call|>'),

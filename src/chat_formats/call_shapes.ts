@@ -5,6 +5,8 @@ export interface CallShape {
   readonly fits: (template: string, hasToken: (text: string) => boolean) => boolean;
   /** Texts that calls are made of, and that may be tokens; the first is what calls begin with. Special tokens among them are read as text. */
   readonly marks: readonly string[];
+  /** What calls begin with, too, where a model forgets the first. */
+  readonly bare?: string;
   /** Around all calls. */
   readonly around?: readonly [open: string, close: string];
   /** Around the arguments of one. */
@@ -109,6 +111,7 @@ export const CALL_SHAPES = {
   qwen_xml: {
     fits: (template) => template.includes('<tool_call>') && template.includes('<function='),
     marks: HERMES,
+    bare: '<function=',
     call: (name) => [`<tool_call>\n<function=${name}>\n`, '</function>\n</tool_call>'],
     between: '\n',
     arguments: 'xml',

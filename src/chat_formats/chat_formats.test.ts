@@ -51,6 +51,25 @@ function read(format: ChatFormat, text: string, options: Partial<ReadOptions> = 
   return { text: said, reasoning: thought, calls: calls.map(({ function: of }) => [of.name, of.arguments] as const) };
 }
 
+/** Arguments of which not each schema says its types itself. */
+const tag: Tool = {
+  type: 'function',
+  function: {
+    name: 'tag',
+    parameters: {
+      type: 'object',
+      properties: {
+        ids: { anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'string' } }] },
+        size: { enum: ['big', 5] },
+        zip: { description: 'a code', allOf: [{ $ref: '#/$defs/a~1zip' }] },
+        any: { anyOf: Array(9).fill({ $ref: '#/$defs/any' }) },
+      },
+      additionalProperties: { type: 'string' },
+      $defs: { 'a/zip': { type: 'string' }, any: { anyOf: Array(9).fill({ $ref: '#/$defs/any' }) } },
+    },
+  },
+};
+
 type Case = readonly [
   format: keyof typeof formats,
   answer: string,
@@ -114,6 +133,23 @@ const CASES: readonly Case[] = [
     ],
     { text: 'So:' },
   ],
+  [
+    'qwen_xml',
+    '<tool_call>\n<function=tag>\n<parameter=ids>\n["1"]\n</parameter>\n<parameter=size>\n5\n</parameter>\n' +
+      '<parameter=zip>\n10\n</parameter>\n<parameter=year>\n1984\n</parameter>\n<parameter=any>\n7\n</parameter>\n</function>\n</tool_call>',
+    [['tag', { ids: ['1'], size: 5, zip: '10', year: '1984', any: 7 }]],
+    {},
+    { tools: [tag] },
+  ],
+  // Some forget the mark.
+  [
+    'qwen_xml',
+    'So: <function=get_time>\n<parameter=zone>\nCET\n</parameter>\n<parameter=exact>\ntrue\n</parameter>\n</function>\n</tool_call>\n' +
+      '<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>',
+    [noon, paris],
+    { text: 'So:' },
+  ],
+  ['qwen_xml', 'Write <function=other> there.', [], { text: 'Write<function=other> there.' }],
   // Llama 3, and models whose template knows no tools
   ['json', '{"name": "get_weather", "parameters": {"city": "Paris"}}', [paris]],
   ['json', '<|python_tag|>{"type": "function", "name": "get_weather", "parameters": {"city": "Paris"}}', [paris]],

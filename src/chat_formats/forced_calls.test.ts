@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { Random } from '../base/random.js';
 import type { AnswerFrame } from '../grammar/answer_frame.js';
 import { Constraints } from '../grammar/constraints.js';
+import { TestForms } from '../grammar/testing/accepts.js';
 import type { TextForm } from '../grammar/text_form.js';
 import { AnswerReader } from './answer_reader.js';
 import { ChatFormat } from './chat_format.js';
@@ -17,9 +18,13 @@ const place = {
     exact: { type: 'boolean' },
     code: { type: 'string', pattern: '^[A-Z]{2}$' },
     near: { anyOf: [{ type: 'null' }, { type: 'array', items: { type: 'boolean' }, maxItems: 2 }] },
+    zip: { $ref: '#/$defs/zip' },
+    size: { enum: ['big', 5] },
+    among: { oneOf: [{ const: 'all' }, { type: 'array', items: { type: 'integer' }, maxItems: 1 }] },
   },
-  required: ['city', 'unit', 'days'],
+  required: ['city', 'unit', 'days', 'zip', 'size', 'among'],
   additionalProperties: false,
+  $defs: { zip: { type: 'string', pattern: '^[0-9]{2}$' } },
 };
 const tools: readonly Tool[] = [
   { type: 'function', function: { name: 'get_weather', parameters: place } },
@@ -144,6 +149,13 @@ describe('calls that must be made', () => {
     const reader = new AnswerReader(format, { thinking: false, open: false, tools });
     const { toolCalls } = reader.push(text!);
     for (const { function: of } of withDelta([], toolCalls)) JSON.parse(of.arguments);
+  });
+
+  test('strict tools: no call begins without its mark, where models forget that', async () => {
+    const frame = { format: 'qwen_xml', calls: { tools, needed: false, several: true } } as const;
+    const bare = '<function=now>\n</function>\n</tool_call>';
+    const texts = [bare, `So: ${bare}`, '<function', `<tool_call>\n${bare}`];
+    expect(await new TestForms([]).accepted({}, texts, 1, frame)).toEqual([false, false, true, true]);
   });
 
   test('a schema that can’t be held to is refused by the name of its tool', () => {

@@ -1,12 +1,12 @@
 /** Calls that aren't written as JSON: as XML, as Python's, and Gemma's; and how they are told to a model. */
 
-import { isObject, parsed } from '../base/json.js';
+import { isObject, jsonText, parsed, partAt, typeOf } from '../base/json.js';
 import type { AnswerInput, Steps, Take } from './answer_input.js';
 import type { AnswerOut } from './answer_reader.js';
 import { argumentsOf, type Tool, type ToolCall } from './tools.js';
 
-/** Takes a call; false where there is none. */
-export type ReadCall = (input: AnswerInput, out: AnswerOut) => Steps<boolean>;
+/** Takes a call; false where there is none. @param bare no mark tells it: it is a call only of a tool that there is */
+export type ReadCall = (input: AnswerInput, out: AnswerOut, bare?: boolean) => Steps<boolean>;
 
 /** A word as JSON: a text where it is no JSON itself. */
 function jsonOfWord(word: string): string {
@@ -18,17 +18,21 @@ const PYTHON: Readonly<Record<string, string>> = { True: 'true', False: 'false',
 /** As JSON has it, where it is a word of Python's. */
 const jsonWord = (word: string): string => PYTHON[word] ?? word;
 
+/** Parts of a schema that are looked at for one value. */
+const MAX_LOOKS = 1000;
+
 const [FUNCTION, PARAMETER] = ['<function=', '<parameter='];
 const [END_FUNCTION, END_PARAMETER] = ['</function>', '</parameter>'];
 
 /**
  * Qwen3-Coder's: `<function=name>`, then `<parameter=key>`, a line's end, the value and a line's end, `</parameter>` for each, then
  * `</function>`. Texts are written as they are, other values as JSON.
+ * @param bare `<function=` was there without `<tool_call>`, which the model sometimes forgets: it is a call only of a tool that there is
  */
-export function* readXmlCall(input: AnswerInput, out: AnswerOut): Steps<boolean> {
-  if (!(yield* input.literal(FUNCTION))) return false;
+export function* readXmlCall(input: AnswerInput, out: AnswerOut, bare = false): Steps<boolean> {
+  if (!bare && !(yield* input.literal(FUNCTION))) return false;
   const name = yield* tag(input);
-  if (name === undefined) return false;
+  if (name === undefined || (bare && !out.tool(name))) return false;
   out.call(name);
   out.arguments('{');
   for (let count = 0; ; count++) {
@@ -41,7 +45,7 @@ export function* readXmlCall(input: AnswerInput, out: AnswerOut): Steps<boolean>
     const stop = yield* input.until([END_PARAMETER, END_FUNCTION], (text) => (value += text), true);
     if (stop === undefined) return true;
     const text = value.replace(/^\r?\n/, '').replace(/\r?\n$/, '');
-    out.arguments(`${count > 0 ? ', ' : ''}${JSON.stringify(key)}: ${inJson(text, typesOf(out.tool(name), key))}`);
+    out.arguments(`${count > 0 ? ', ' : ''}${JSON.stringify(key)}: ${inJson(text, out.tool(name), key)}`);
     if (stop === END_FUNCTION) {
       out.arguments('}');
       return true;
@@ -60,30 +64,40 @@ function* tag(input: AnswerInput): Steps<string | undefined> {
   return (yield* input.literal('>')) ? name.trim() : undefined;
 }
 
-/** Types that the schema gives an argument; empty where it says nothing of them. */
-function typesOf(tool: Tool | undefined, key: string): readonly unknown[] {
-  const properties = tool?.function.parameters?.['properties'];
-  const schema = isObject(properties) && Object.hasOwn(properties, key) ? properties[key] : undefined;
-  const types = (of: unknown): readonly unknown[] => {
-    if (!isObject(of)) return [];
-    const options = of.anyOf ?? of.oneOf;
-    if (Array.isArray(options)) return options.flatMap(types);
-    if (Array.isArray(of.enum)) return of.enum.map((value) => (typeof value === 'string' ? 'string' : 'other'));
-    if (of.const !== undefined) return [typeof of.const === 'string' ? 'string' : 'other'];
-    return Array.isArray(of.type) ? of.type : of.type === undefined ? [] : [of.type];
-  };
-  return types(schema);
+/** The schema of an argument; undefined where the tool has none of it. */
+function schemaOf(tool: Tool | undefined, key: string): unknown {
+  const { properties, additionalProperties } = tool?.function.parameters ?? {};
+  return isObject(properties) && Object.hasOwn(properties, key) ? properties[key] : additionalProperties;
 }
 
-function inJson(text: string, types: readonly unknown[]): string {
-  const isText = JSON.stringify(text);
-  if (types.length > 0 && types.every((type) => type === 'string')) return isText;
-  const trimmed = text.trim();
-  const value = parsed(jsonWord(trimmed));
-  if (value === undefined) return isText;
-  // What a text may be as well is one, unless it is a list or an object, or a word that isn't a text's.
-  if (types.includes('string') && !(value === null && types.includes('null'))) return isText;
-  return JSON.stringify(value);
+/**
+ * Whether a schema's types and lists have a value; undefined where it says nothing of them.
+ * @param root what `$ref`s are within
+ */
+function has(schema: unknown, value: unknown, root: unknown, looks = { left: MAX_LOOKS }): boolean | undefined {
+  if (!isObject(schema) || looks.left-- <= 0) return undefined;
+  const within = (of: unknown): boolean | undefined => has(of, value, root, looks);
+  const { type, enum: listed, const: only, allOf, $ref } = schema;
+  const said: (boolean | undefined)[] = [];
+  const types: unknown[] = [typeOf(value), ...(Number.isInteger(value) ? ['integer'] : [])];
+  if (type !== undefined) said.push([type].flat().some((one) => types.includes(one)));
+  const values = 'const' in schema ? [only] : listed;
+  if (Array.isArray(values)) said.push(values.some((one) => jsonText(one) === jsonText(value)));
+  if (typeof $ref === 'string') said.push(within(partAt(root, $ref)));
+  if (Array.isArray(allOf)) said.push(...allOf.map(within));
+  for (const options of [schema.anyOf, schema.oneOf]) {
+    const each = Array.isArray(options) ? options.map(within) : [];
+    if (each.length > 0) said.push(each.includes(true) || (each.includes(undefined) ? undefined : false));
+  }
+  return said.includes(false) ? false : said.includes(true) || undefined;
+}
+
+/** What could be a text is one, where its schema says so, unless it could be a list or an object, or null. */
+function inJson(text: string, tool: Tool | undefined, key: string): string {
+  const value = parsed(jsonWord(text.trim()));
+  const mayBe = (of: unknown): boolean => has(schemaOf(tool, key), of, tool?.function.parameters) === true;
+  const isText = value === undefined || (mayBe(text) && !(typeof value === 'object' && mayBe(value)));
+  return JSON.stringify(isText ? text : value);
 }
 
 /** A parameter for each, and a line's end. */

@@ -1,3 +1,4 @@
+import { dirname, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { didYouMean, ioError, usageError } from '../base/errors.js';
 import { parseJson } from '../base/json.js';
@@ -224,12 +225,29 @@ export async function readGiven(
 export const readGivenJson = async (option: string, path: string, mark = ''): Promise<unknown> =>
   parseJson(await readGiven(option, path, mark), `--${option} ${mark}${path}`);
 
+const notWritten = (option: string, path: string, cause: unknown): Error =>
+  ioError(`--${option} ${path}: can't be written: ${(cause as Error).message}`, cause);
+
+/** The file that an option names, looked at before anything is computed for it. @throws SplitkvError `io` where it can't be written */
+export async function writableGiven(options: Options, option: string): Promise<string | undefined> {
+  const path = options.text(option);
+  if (path === undefined) return undefined;
+  const { access, constants, stat } = await import('node:fs/promises');
+  try {
+    await access(dirname(resolve(path)), constants.W_OK);
+    if ((await stat(path).catch(() => undefined))?.isDirectory()) throw new Error('it is a folder');
+  } catch (cause) {
+    throw notWritten(option, path, cause);
+  }
+  return path;
+}
+
 /** Writes the file that an option names. @throws SplitkvError `io` */
 export async function writeGiven(option: string, path: string, text: string): Promise<void> {
   const { writeFile } = await import('node:fs/promises');
   try {
     await writeFile(path, text);
   } catch (cause) {
-    throw ioError(`--${option} ${path}: can't be written: ${(cause as Error).message}`, cause);
+    throw notWritten(option, path, cause);
   }
 }

@@ -127,6 +127,19 @@ describe('bad usage: exit code 2, one line on stderr, nothing on stdout', () => 
 
 describe('failure: exit code 1, one line on stderr, nothing on stdout', () => {
   test.each<[string, string[], string]>([
+    ...[
+      ['profile', '--model', scratch, '--kv-budget', '0.2'],
+      ['prefix', 'make', scratch, '--prompt', 'x'],
+      ['plan', '--model', scratch],
+      ['arrange', '--profile', join(scratch, 'none'), '--ranks', '2'],
+    ].flatMap((args): [string, string[], string][] => [
+      [
+        `${args[0]} into a folder that isn't there`,
+        [...args, '--out', join(scratch, 'none', 'x')],
+        "x: can't be written",
+      ],
+      [`${args[0]} into a folder`, [...args, '--out', scratch], "can't be written: it is a folder"],
+    ]),
     ['a missing model', ['generate', '--model', '/no/such', '--prompt', 'x'], '--model /no/such: no such folder'],
     ['a file as model', ['generate', '--model', 'package.json', '--prompt', 'x'], 'expected a folder'],
     [

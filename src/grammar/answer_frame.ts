@@ -100,7 +100,8 @@ class FrameWriter {
 
   /** Any text that is no call, with calls behind it where the format has such. */
   #freely(called: Expression): Expression {
-    const rest = without(...shapeOf(this.frame.format).marks.slice(0, 1));
+    const { marks, bare } = shapeOf(this.frame.format);
+    const rest = without(...marks.slice(0, 1), ...(bare === undefined ? [] : [bare]));
     if (this.frame.format !== 'json') return all(this.#free(rest), optional(called));
     return this.#free(both(textsOf('^\\s*[^\\s{[`][\\s\\S]*$', false), rest));
   }

@@ -7,7 +7,14 @@ import { createHash, randomUUID } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
 import type { EmbedResult, ServingInfo, ServingModel } from '../index.js';
 import { IGNORED_HEADER } from './http/access.js';
-import { answerRequest, type AnswerTimes, type AnswerWriter, stopped } from './requests/answer_request.js';
+import {
+  answerRequest,
+  type AnswerTimes,
+  type AnswerWriter,
+  type MediaCall,
+  stopped,
+  withMediaRead,
+} from './requests/answer_request.js';
 import { ApiError, badRequest, later, toApiError } from './api_error.js';
 import { chatShape, ChoiceWriter, textShape } from './requests/choice_writer.js';
 import type { CompletionCall, IgnoredField } from './requests/fields.js';
@@ -167,15 +174,16 @@ export class ApiServer extends HttpFront {
       }
       case '/v1/messages/count_tokens': {
         const { prompt, options } = await this.#read(exchange, model, 'countTokens');
-        return { input_tokens: model.tokenize(prompt, options).length };
+        const call = { prompts: [prompt], promptField: 'messages', options } as const;
+        return { input_tokens: await this.#count(exchange, model, call) };
       }
       case '/v1/chat/completions/input_tokens': {
-        const { prompts, options } = await this.#read(exchange, model, 'countChat');
-        return { input_tokens: model.tokenize(prompts[0]!, options).length };
+        const call = await this.#read(exchange, model, 'countChat');
+        return { input_tokens: await this.#count(exchange, model, call) };
       }
       case '/v1/responses/input_tokens': {
-        const { prompts, options } = this.#goingOn(exchange, await this.#read(exchange, model, 'countInput'));
-        return { object: 'response.input_tokens', input_tokens: model.tokenize(prompts[0]!, options).length };
+        const call = this.#goingOn(exchange, await this.#read(exchange, model, 'countInput'));
+        return { object: 'response.input_tokens', input_tokens: await this.#count(exchange, model, call) };
       }
       case '/props':
         return propsOf(model, this.modelName);
@@ -190,6 +198,12 @@ export class ApiServer extends HttpFront {
       default:
         throw new ApiError(404, `there is no ${name} here`);
     }
+  }
+
+  /** Tokens of a prompt. */
+  async #count(exchange: Exchange, model: ServingModel, call: MediaCall): Promise<number> {
+    const [prompt] = await withMediaRead(exchange, model, call);
+    return model.tokenize(prompt!, call.options).length;
   }
 
   /** Downloads a model of the Hub, which is told in lines. The server goes on with the one that it has. */

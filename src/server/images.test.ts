@@ -65,6 +65,15 @@ describe('images over HTTP', () => {
     ];
     const { json: response } = await post('/v1/responses', { input, max_output_tokens: 8, seed: 2, temperature: 0.9 });
     expect(response).toMatchObject({ output: [{ content: [{ text: expected }] }] });
+    // Counted alone, also in the thread that reads large requests.
+    const counted = { input_tokens: ids.length };
+    const own = user(text, { type: 'image_url', image_url: { url } }, rest);
+    expect((await post(`${CHAT}/input_tokens`, own)).json).toEqual(counted);
+    expect((await post(`${CHAT}/input_tokens`, { ...own, user: 'x'.repeat(5000) })).json).toEqual(counted);
+    expect((await post('/v1/messages/count_tokens', user(text, image, rest))).json).toEqual(counted);
+    expect((await post('/v1/responses/input_tokens', { input })).json).toMatchObject(counted);
+    const shown = (await post('/apply-template', own)).json['prompt'];
+    expect(shown).toContain(`What is ${model.info.imagePlaceholder}?`);
   });
 
   test("in Ollama's words: before the text", async () => {
@@ -135,6 +144,11 @@ describe('images over HTTP', () => {
       message: expect.stringMatching(/SVG or XML/) as string,
     });
     const broken = `data:image/png;base64,${png.subarray(0, 50).toString('base64')}`;
+    const cut = user({ type: 'image_url', image_url: { url: broken } });
+    expect(await post(`${CHAT}/input_tokens`, cut)).toMatchObject({
+      status: 400,
+      json: { error: { param: 'messages' } },
+    });
     expect(await asked({ type: 'image_url', image_url: { url: broken } })).toMatchObject({
       status: 400,
       param: 'messages',

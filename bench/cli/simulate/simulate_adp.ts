@@ -14,7 +14,14 @@ import { LENGTHS, type Trace, parseTrace, syntheticTrace } from '../../simulate/
 import { measureAdp } from './measure_adp.js';
 import { type Command, commonOptions, say, tell, type Terminal } from '../../../src/cli/command.js';
 import { hubOptions, modelOptions, modelRequest } from '../../../src/cli/model_options.js';
-import { only, type Options, type OptionSpecs, readGiven, writeGiven } from '../../../src/cli/options.js';
+import {
+  only,
+  type Options,
+  type OptionSpecs,
+  readGiven,
+  writableGiven,
+  writeGiven,
+} from '../../../src/cli/options.js';
 import { describeMeasured, describePareto, describeStudy } from './adp_text.js';
 
 const { maxTokensPerIteration, concurrency } = PUBLISHED_SETTINGS;
@@ -97,7 +104,7 @@ export const command: Command = {
     if (options.has('runs')) throw usageError('--runs is for a run on a model: give --model too');
     const given = await studyOptions(options);
     const loads = loadsOf(options, given.concurrency);
-    const out = options.text('out');
+    const out = await writableGiven(options, 'out');
     const study = options.has('calibrate') ? await calibrated(given, terminal) : given;
     const progress = async (name: string): Promise<void> => {
       terminal.progress(`simulating ${name}`);

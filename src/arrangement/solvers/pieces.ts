@@ -123,8 +123,9 @@ const COUNTED_COPIES = 8;
  */
 export function wholeLoadsBound(loads: readonly number[], ranks: number, copies: number, batch: number): number {
   const parts = partsOf(loads);
-  if (parts === undefined || copies > COUNTED_COPIES) return 0;
-  const all = Math.round(sum(loads) * parts);
+  const all = Math.round(sum(loads) * (parts ?? NaN));
+  // Beyond exact numbers nothing is counted one by one.
+  if (parts === undefined || !Number.isSafeInteger(all) || copies > COUNTED_COPIES) return 0;
   let least = Infinity;
   const cut = (left: number, most: number, pieces: number, grid: number): void => {
     least = Math.min(

@@ -22,7 +22,7 @@ import { parsed } from '../../base/json.js';
 import { snake } from '../../base/names.js';
 import { COPY_SHARING, type CopySharing, LANE_ENTRIES, lanesThatPay } from '../../placement/index.js';
 import { type Command, commonOptions, say } from '../command.js';
-import { defined, type Options, readGiven, writeGiven } from '../options.js';
+import { defined, type Options, readGiven, writableGiven, writeGiven } from '../options.js';
 
 export const command: Command = {
   summary:
@@ -64,13 +64,13 @@ export const command: Command = {
   async run(options, terminal) {
     const file = options.required('profile', 'name a file that `splitkv profile` wrote');
     const limits = readLimits(options);
+    const out = await writableGiven(options, 'out');
     const profile = parseProfile(await readGiven('profile', file), file);
     const costs = await readCosts(options);
     const problem: ArrangementProblem = { loads: profile.layers, ...limits, ...(costs && { costs }) };
     const start = performance.now();
     const found = arrange(problem);
     const seconds = (performance.now() - start) / 1000;
-    const out = options.text('out');
     const sharing = options.oneOf('sharing', COPY_SHARING);
     if (out !== undefined) {
       const speeds = costs?.secondsPerEntry.map((seconds) => 1 / seconds);

@@ -14,7 +14,7 @@ import {
   plannedOptions,
   tellingOf,
 } from '../model_options.js';
-import { defined, only, type Options, type OptionSpecs, readGiven, writeGiven } from '../options.js';
+import { defined, only, type Options, type OptionSpecs, readGiven, writableGiven, writeGiven } from '../options.js';
 
 export const command: Command = {
   summary:
@@ -58,7 +58,7 @@ export const command: Command = {
   async run(options, terminal) {
     const request = await planRequest(options, terminal);
     const { plan, ...loadOptions } = request.options;
-    const out = options.text('out');
+    const out = await writableGiven(options, 'out');
     if (plan !== undefined && typeof plan !== 'string') {
       throw usageError('--plan FILE: give a policy; what is in a file is run by --plan FILE of other commands');
     }

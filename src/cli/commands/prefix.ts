@@ -5,7 +5,7 @@ import { KV_BLOCK } from '../../base/kv_units.js';
 import { formatBytes } from '../../base/math.js';
 import { type Command, say } from '../command.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
-import { readGiven, without } from '../options.js';
+import { readGiven, without, writableGiven } from '../options.js';
 
 export const command: Command = {
   summary:
@@ -23,7 +23,8 @@ export const command: Command = {
   },
   async run(options, terminal) {
     const given = options.required('prompt', 'give a text, or a file with it');
-    const out = options.required('out', 'name the file to write');
+    options.required('out', 'name the file to write');
+    const out = (await writableGiven(options, 'out'))!;
     const request = await modelRequest(options, terminal);
     const isFile = (await stat(given).catch(() => undefined))?.isFile();
     const text = given === '-' ? await readAll(process.stdin) : isFile ? await readGiven('prompt', given) : given;

@@ -4,7 +4,7 @@ import { type MeasuredProfile, measureProfile } from '../../engine/measure/measu
 import { storyQuestion } from '../../engine/measure/story.js';
 import { type Command, say } from '../command.js';
 import { modelOptions, modelRequest, openHost } from '../model_options.js';
-import { without, writeGiven } from '../options.js';
+import { without, writableGiven, writeGiven } from '../options.js';
 import { readPrompts } from '../prompt_files.js';
 
 const DEFAULT_SAMPLES = 32;
@@ -51,6 +51,7 @@ export const command: Command = {
     const given = file === undefined ? undefined : await readPrompts(file, count);
     const seed = options.integer('seed', 0, 2 ** 31) ?? 0;
     const asked = options.integer('prompt-tokens', 16);
+    const out = await writableGiven(options, 'out');
     const host = await openHost({ ...request, options: { ...request.options, kvPolicy: policy } });
     let profile: MeasuredProfile;
     try {
@@ -67,7 +68,6 @@ export const command: Command = {
     } finally {
       await host.close();
     }
-    const out = options.text('out');
     if (out !== undefined) await writeGiven('out', out, `${JSON.stringify(profile)}\n`);
     await say(options, terminal, profile, profileTable(profile));
     if (out !== undefined) terminal.note(`written to ${out}`);

@@ -448,6 +448,8 @@ describe('on one rank', () => {
       // Leaving the iteration aborts the others, and frees what they hold.
       for await (const _ of fresh.generateMany(prompts, { ...options, maxTokens: 300 })) break;
       expect((await fresh.generate(prompts[0]!, options).result).text).toEqual(expected[0]);
+      // Of none there are none.
+      for await (const _ of fresh.generateMany([], options)) expect.unreachable();
       await fresh.dispose();
     },
   );

@@ -16,8 +16,11 @@ import { Adapters } from '../serving/adapters.js';
 import { type JoinPlaces, type OpenedModel, openModel } from './load.js';
 import {
   chatText,
+  checkTaken,
   eosIds,
+  hasMedia,
   isChat,
+  mediaIn,
   needTokenizer,
   promptIds,
   type PromptReader,
@@ -268,6 +271,8 @@ export class EngineServingModel implements ServingModel {
   }
 
   chatText(prompt: Prompt, options?: TokenizeOptions): string {
+    const { vision: images, sound: sounds } = this.opened.pictures ?? {};
+    if (hasMedia(prompt)) checkTaken(mediaIn(prompt), { images, sounds });
     return chatText(prompt, needTokenizer(this.#reader, 'a chat prompt'), options, true);
   }
 

@@ -253,8 +253,9 @@ export function chatText(
   if (!Array.isArray(messages))
     throw usageError(`a prompt must be a text, token ids or {messages: [...]}; got ${typeof prompt}`);
   const asTokens = specialAsTokens(special) || isShown;
+  const plain = hasMedia(prompt) ? messages.map(withoutMedia) : messages;
   // Only a template's own control tokens are some, unless asked for.
-  const said = !asTokens && messages.length > 0 ? tokenizer.asText(messages) : messages;
+  const said = !asTokens && messages.length > 0 ? tokenizer.asText(plain) : plain;
   // The template writes the special tokens itself. What it leaves out of the messages takes no room, so its text is what counts.
   checkTools(options);
   const tools = shownTools(options);

@@ -5,7 +5,7 @@
  */
 
 import { usageError } from '../../base/errors.js';
-import { isObject } from '../../base/json.js';
+import { isObject, typeOf } from '../../base/json.js';
 import { valueIn, nth } from '../../base/lists.js';
 import { type Automaton, both, except, includes, isEmpty, isEndless, listed, ofLength } from '../automaton.js';
 import { characters } from '../code_points.js';
@@ -48,7 +48,6 @@ import {
   OF_TYPES,
   SchemaForms,
   together,
-  typeOf,
   typesOf,
 } from './schema_forms.js';
 import { STRING_FORMATS } from './string_formats.js';

@@ -1,5 +1,5 @@
-import { tried, usageError } from '../../base/errors.js';
-import { isObject, show } from '../../base/json.js';
+import { usageError } from '../../base/errors.js';
+import { isObject, partAt, show, typeOf } from '../../base/json.js';
 import { valueIn } from '../../base/lists.js';
 import { gcd } from '../../base/math.js';
 import { ANY_TEXT, type Automaton, both, except, includes, listed, spend } from '../automaton.js';
@@ -140,15 +140,7 @@ export class SchemaForms {
     if (typeof reference !== 'string' || !/^#(\/|$)/.test(reference)) {
       throw usageError(`$ref ${show(reference)}: only references within the schema are done, such as "#/$defs/name"`);
     }
-    let at: unknown = this.#root;
-    for (const part of reference.split('/').slice(1)) {
-      const decoded = tried(() => decodeURIComponent(part)) ?? part;
-      const key = decoded.replaceAll('~1', '/').replaceAll('~0', '~');
-      at =
-        (isObject(at) || Array.isArray(at)) && Object.hasOwn(at, key)
-          ? (at as Record<string, unknown>)[key]
-          : undefined;
-    }
+    const at = partAt(this.#root, reference);
     if (at === undefined) throw usageError(`$ref ${show(reference)}: the schema has no such part`);
     return schemaOf(at);
   }
@@ -701,9 +693,6 @@ function unlike(form: Form, type: string): Form[] {
   }
   return forms;
 }
-
-export const typeOf = (value: unknown): string =>
-  value === null ? 'null' : Array.isArray(value) ? 'array' : typeof value;
 
 export function not(schema: unknown): unknown {
   if (typeof schema === 'boolean') return !schema;

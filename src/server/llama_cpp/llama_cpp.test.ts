@@ -75,6 +75,18 @@ describe("llama.cpp's own routes", () => {
     ).toEqual(Array<number>(12).fill(2));
     const list = await ask('/completion', { ...asked, n_probs: 0, prompt: ['the cat', [5, 6], 'x'] });
     expect(list.json).toMatchObject([{ content, index: 0, tokens: [] }, { index: 1 }, { index: 2 }]);
+    const openAi = await ask('/v1/completions', { ...drawn, prompt: ['the cat', 'x'], n: 2, max_tokens: 12 });
+    const texts = (openAi.json['choices'] as { text: string }[]).map((choice) => choice.text);
+    for (const several of [{ n: 2 }, { n_cmpl: 2 }]) {
+      const { json: two } = await ask('/completion', { ...drawn, prompt: ['the cat', 'x'], n_predict: 12, ...several });
+      expect(two).toMatchObject(texts.map((each, index) => ({ content: each, index, stop: true })));
+      const [a, b, c, d] = (two as unknown as { prompt: string }[]).map((answer) => answer.prompt);
+      expect([b, d]).toEqual([a, c]);
+      expect(a).not.toBe(c);
+    }
+    expect((await ask('/completion', { ...drawn, prompt: 'x', n: 2 })).json).toHaveLength(2);
+    for (const n of ['2', 0, 1.5, {}])
+      expect(await ask('/completion', { prompt: 'x', n })).toMatchObject({ status: 400 });
     const init = { method: 'POST', body: JSON.stringify({ ...asked, stream: true }) };
     const text = await (await fetch(`${server.url}/completion`, init)).text();
     const events = text

@@ -29,7 +29,7 @@ import {
 } from '../requests/text_request.js';
 
 export interface NativeCall extends CompletionCall {
-  /** The prompt came in a list: so do the answers. */
+  /** The prompt came in a list, or has several answers: they come in a list. */
   readonly isList: boolean;
   /** What is told of the request, in llama.cpp's names. */
   readonly told: object;
@@ -39,9 +39,9 @@ export interface NativeCall extends CompletionCall {
   readonly fields?: readonly string[];
 }
 
-const { n: _n, ...shared } = commonFields;
 const common = {
-  ...shared,
+  ...commonFields,
+  n_cmpl: commonFields.n,
   n_predict: mostTokens,
   n_probs: optionalInteger(0, 20),
   return_progress: flag,
@@ -73,7 +73,8 @@ function nativeCall(
   const { n_probs: top } = fields;
   const most = fields.n_predict ?? fields.max_tokens ?? -1;
   if (most === 0) throw badRequest('n_predict is 0; expected at least 1, or -1 for none', 'n_predict');
-  const call = callOf(fields, prompts, {
+  const n = fields.n_cmpl ?? fields.n ?? 1;
+  const call = callOf({ ...fields, n }, prompts, {
     promptField: 'prompt',
     ignored: own.ignored,
     maxTokens: most === -1 ? room : most,
@@ -83,7 +84,7 @@ function nativeCall(
   return {
     ...call,
     tellsTokens: fields.return_tokens ?? false,
-    isList: own.isList,
+    isList: own.isList || n > 1,
     told: { n_predict: most, n_probs: top ?? 0, ...toldOf(call) },
   };
 }

@@ -75,8 +75,9 @@ export class NativeWriter implements AnswerWriter {
     completion: Completion,
     times: AnswerTimes,
   ): object {
-    const { promptTokens, completionTokens } = completion;
-    const alone = this.call.prompts.length === 1;
+    const { promptTokens, completionTokens, prompts } = completion;
+    const { n = 1 } = this.call.options;
+    const alone = prompts.length * n === 1;
     return {
       index,
       content,
@@ -92,7 +93,7 @@ export class NativeWriter implements AnswerWriter {
         timings: timingsOf(completion, times),
       }),
       generation_settings: this.call.told,
-      prompt: this.textOf(completion.prompts[index]!),
+      prompt: this.textOf(prompts[Math.floor(index / n)]!),
       has_new_line: content.includes('\n'),
       truncated: finish === 'context_full',
       stop_type: STOP_TYPES[finish],

@@ -2,9 +2,11 @@ import {
   type Completion,
   type CompletionEvent,
   type FormWait,
+  type Prompt,
   type ServingModel,
   SplitkvError,
   type TokenChance,
+  type TokenizeOptions,
   type TokenLogprobs,
   type ToolCall,
 } from '../../index.js';
@@ -133,26 +135,29 @@ export async function answerRequest(
 export const stopped = (): ApiError =>
   new ApiError(503, 'the server shut down before the answer was complete', { code: 'shutting_down' });
 
-async function ask(
-  { signal, client }: Exchange,
+export type MediaCall = Pick<CompletionCall, 'prompts' | 'promptField'> & { readonly options: TokenizeOptions };
+
+/** Prompts as ids where they have pictures or recordings, others as they are. @throws ApiError */
+export async function withMediaRead(
+  { signal }: Exchange,
   model: ServingModel,
-  { prompts: asked, promptField, options, formField }: CompletionCall,
-  wait: FormWait,
-): Promise<Completion> {
-  let prompts = asked;
-  if (asked.some(hasMedia)) {
-    try {
-      prompts = await Promise.all(asked.map((prompt) => model.readPrompt(prompt, options)));
-    } catch (error) {
-      // A picture or recording that can't be read is the client's.
-      const isTheirs = error instanceof SplitkvError && (error.code === 'format' || error.code === 'limit');
-      throw signal.aborted
-        ? stopped()
-        : isTheirs
-          ? badRequest(error.message, promptField)
-          : toApiError(error, promptField);
-    }
+  { prompts, promptField, options }: MediaCall,
+): Promise<readonly Prompt[]> {
+  if (!prompts.some(hasMedia)) return prompts;
+  try {
+    return await Promise.all(prompts.map((prompt) => model.readPrompt(prompt, options)));
+  } catch (error) {
+    if (signal.aborted) throw stopped();
+    // A picture or recording that can't be read is the client's.
+    const isTheirs = error instanceof SplitkvError && (error.code === 'format' || error.code === 'limit');
+    throw isTheirs ? badRequest(error.message, promptField) : toApiError(error, promptField);
   }
+}
+
+async function ask(exchange: Exchange, model: ServingModel, call: CompletionCall, wait: FormWait): Promise<Completion> {
+  const { signal, client } = exchange;
+  const { promptField, options, formField } = call;
+  const prompts = await withMediaRead(exchange, model, call);
   try {
     await model.prepare(options, prompts, wait);
   } catch (error) {

@@ -302,8 +302,7 @@ export function contentOfParts(
     if (takesMedia && type === 'input_audio') return [{ type, input_audio: soundOf(of, at) }];
     if (typeof type === 'string' && types.includes(type)) return [{ type: 'text', text: textAt(of, 'text', at) }];
     const media = MEDIA.find(([part]) => typeof type === 'string' && type.includes(part))?.[1];
-    const why =
-      media === undefined ? "which this server doesn't have" : `${media} aren't supported: this model takes text only`;
+    const why = media === undefined ? "which this server doesn't have" : `${media} aren't supported here`;
     const what = typeof type === 'string' ? `of type '${shortened(type)}', ${why}` : show(part);
     throw badRequest(`${at} is ${what}; expected ${expected}`, at);
   });
