@@ -18,7 +18,7 @@ const shared: GatedMlpNames = {
   gateUp: `${at}shared_mlp.input_linear`,
   down: `${at}shared_mlp.output_linear`,
 };
-const hybridNames: TensorNames = {
+const moeNames: TensorNames = {
   ...llamaNames,
   gated: shared,
   experts: {
@@ -40,16 +40,20 @@ const hybridNames: TensorNames = {
   },
 };
 
+/** What transformers takes for absent keys. */
+const experts = { num_local_experts: 8, num_experts_per_tok: 2, intermediate_size: 11008 };
+
 /**
- * Granite: Llama with embeddings, scores, what halves add, and logits scaled by keys. Also Granite 4 (granitemoehybrid), whose positions
- * are encoded only where a key says so: the hybrids (`h`) have Mamba-2 in most layers, and the larger of them experts.
+ * Granite: Llama with embeddings, scores, what halves add, and logits scaled by keys; Granite 3's with experts (granitemoe, and with a
+ * shared one, granitemoeshared). Also Granite 4 (granitemoehybrid), whose positions are encoded only where a key says so: the hybrids
+ * (`h`) have Mamba-2 in most layers, and the larger of them experts.
  */
 export const granite = defineFamily({
   defaults: {
+    granitemoe: experts,
+    granitemoeshared: { ...experts, shared_intermediate_size: 0 },
     granitemoehybrid: {
-      num_local_experts: 8,
-      num_experts_per_tok: 2,
-      intermediate_size: 11008,
+      ...experts,
       shared_intermediate_size: 1024,
       mamba_n_heads: 128,
       mamba_n_groups: 1,
@@ -62,7 +66,8 @@ export const granite = defineFamily({
   config(config, common) {
     const { architecture } = common;
     const hybrid = architecture === 'granitemoehybrid';
-    if (!hybrid) refuseForeign(config, llamaNeutral);
+    const plain = architecture === 'granite';
+    if (plain) refuseForeign(config, llamaNeutral);
     const { rope, ...attention } = parseAttention(config, common);
     const positions = config.optionalString('position_embedding_type') ?? (hybrid ? 'nope' : 'rope');
     const paged: AttentionConfig = {
@@ -78,12 +83,12 @@ export const granite = defineFamily({
       residualScale: config.optionalPositive('residual_multiplier') ?? 1,
       logitScale: 1 / (config.optionalPositive('logits_scaling') ?? 1),
       layers: types.map((type): LayerConfig => ({ attention: type === MAMBA ? mamba : paged, mlp })),
-      tensors: hybrid ? hybridNames : llamaNames,
+      tensors: plain ? llamaNames : moeNames,
     };
   },
   gguf: {
     keys: (metadata, gguf) => ({
-      ...(metadata.arch === 'granitehybrid' ? hybridKeys(metadata, gguf) : ggufKeys(metadata)),
+      ...(metadata.arch === 'granite' ? ggufKeys(metadata) : moeKeys(metadata, gguf)),
       embedding_multiplier: metadata.optionalPositive('embedding_scale') ?? 1,
       attention_multiplier: metadata.optionalPositive('attention.scale') ?? 1,
       residual_multiplier: metadata.optionalPositive('residual_scale') ?? 1,
@@ -91,7 +96,7 @@ export const granite = defineFamily({
       // llama.cpp's switch; Granite 4's files have another model_type in config.json.
       position_embedding_type: metadata.boolean('rope.scaling.finetuned', true) ? 'rope' : 'nope',
     }),
-    pairedRows: ['granite', 'granitehybrid'],
+    pairedRows: ['granite', 'granitemoe', 'granitehybrid'],
   },
 });
 
@@ -127,36 +132,46 @@ function parseMamba(config: ConfigReader, hiddenSize: number, segments: number):
   };
 }
 
-/** One MLP for all tokens; beside it, in the larger hybrids, experts: softmax over the logits of the chosen. */
+/** One MLP for all tokens, experts, or both side by side: softmax over the logits of the chosen. */
 function parseMlp(config: ConfigReader, architecture: string): MlpConfig {
-  if (architecture !== 'granitemoehybrid')
+  if (architecture === 'granite')
     return { ...parseGated(config), bias: parseBias(config, 'mlp_bias', architecture, true) };
-  const shared = parseGated(config, undefined, 'shared_intermediate_size');
-  if (config.integer('num_local_experts', { min: 0, max: 1024 }) === 0) return shared;
-  const experts = parseExperts(config, 'num_local_experts', undefined, 'intermediate_size');
-  return { ...experts, normTopkProb: true, sharedWidth: shared.width };
+  if (architecture === 'granitemoehybrid' && config.raw('num_local_experts') === 0)
+    return parseGated(config, undefined, 'shared_intermediate_size');
+  const own = parseExperts(config, 'num_local_experts', undefined, 'intermediate_size');
+  const sharedWidth =
+    architecture === 'granitemoe' ? 0 : config.integer('shared_intermediate_size', { min: 0, max: 2 ** 24 });
+  return { ...own, normTopkProb: true, sharedWidth };
 }
 
-function hybridKeys(metadata: GgufMetadata, gguf: GgufFile): Record<string, unknown> {
-  const { kvHeads, types } = ggufMixers(metadata, MAMBA, 'attention');
-  const heads = metadata.integer('ssm.time_step_rank', countRange);
-  const experts = metadata.optionalInteger('expert_count', { min: 0, max: 1024 }) ?? 0;
+function moeKeys(metadata: GgufMetadata, gguf: GgufFile): Record<string, unknown> {
+  const { kvHeads, types } = ggufMixers<LayerType>(metadata, MAMBA, 'attention');
+  const count = metadata.optionalInteger('expert_count', { min: 0, max: 1024 }) ?? 0;
   const width = metadata.optionalInteger('expert_feed_forward_length') ?? metadata.integer('feed_forward_length');
   return {
-    model_type: 'granitemoehybrid',
+    model_type: metadata.arch === 'granitehybrid' ? 'granitemoehybrid' : 'granitemoeshared',
     num_key_value_heads: kvHeads,
     head_dim: metadata.optionalInteger('attention.key_length') ?? null,
     layer_types: types,
+    ...(types.includes(MAMBA) && mambaKeys(metadata, gguf)),
+    num_local_experts: count,
+    intermediate_size: width,
+    shared_intermediate_size:
+      count > 0
+        ? (metadata.optionalInteger('expert_shared_feed_forward_length') ?? 0)
+        : metadata.integer('feed_forward_length'),
+    ...(count > 0 && { num_experts_per_tok: metadata.integer('expert_used_count', countRange) }),
+  };
+}
+
+function mambaKeys(metadata: GgufMetadata, gguf: GgufFile): Record<string, unknown> {
+  const heads = metadata.integer('ssm.time_step_rank', countRange);
+  return {
     mamba_n_heads: heads,
     mamba_d_head: metadata.integer('ssm.inner_size') / heads,
     mamba_n_groups: metadata.integer('ssm.group_count', countRange),
     mamba_d_state: metadata.integer('ssm.state_size'),
     mamba_d_conv: metadata.integer('ssm.conv_kernel', countRange),
     mamba_conv_bias: [...gguf.tensors.keys()].some((name) => name.endsWith('.ssm_conv1d.bias')),
-    num_local_experts: experts,
-    intermediate_size: width,
-    shared_intermediate_size:
-      experts > 0 ? metadata.integer('expert_shared_feed_forward_length') : metadata.integer('feed_forward_length'),
-    ...(experts > 0 && { num_experts_per_tok: metadata.integer('expert_used_count', countRange) }),
   };
 }

@@ -44,8 +44,13 @@ const rows: FamilyRow[] = [
   },
   {
     family: async () => (await import('./granite.js')).granite,
-    models: { granite: 'GraniteForCausalLM', granitemoehybrid: 'GraniteMoeHybridForCausalLM' },
-    gguf: ['granite', 'granitehybrid'],
+    models: {
+      granite: 'GraniteForCausalLM',
+      granitemoe: 'GraniteMoeForCausalLM',
+      granitemoeshared: 'GraniteMoeSharedForCausalLM',
+      granitemoehybrid: 'GraniteMoeHybridForCausalLM',
+    },
+    gguf: ['granite', 'granitemoe', 'granitehybrid'],
   },
   {
     family: async () => (await import('./gemma.js')).gemma,

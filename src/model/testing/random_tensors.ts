@@ -304,6 +304,7 @@ function stackTensors(lists: Lists, names: ExpertNames, hiddenSize: number, conf
     { name: stacks!.gateUp, shape: [count, 2 * width, hiddenSize], mean: 0, deviation: 1.3 / Math.sqrt(hiddenSize) },
     { name: stacks!.down, shape: [count, hiddenSize, width], mean: 0, deviation: 1 / Math.sqrt(width) },
   );
+  if (sharedWidth === 0) return;
   lists.linear(shared.gateUp!, 2 * sharedWidth, hiddenSize, 1.3);
   lists.linear(shared.down, hiddenSize, sharedWidth, 1);
 }

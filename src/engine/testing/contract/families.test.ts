@@ -330,6 +330,36 @@ const cases: Record<string, FamilyCase> = {
     tokens: 40,
     llamaCpp: 1e-5,
   },
+  'granite 3, experts': {
+    options: {
+      seed: 84,
+      config: {
+        ...granite4,
+        model_type: 'granitemoe',
+        shared_intermediate_size: undefined,
+        num_local_experts: 5,
+        num_experts_per_tok: 2,
+        intermediate_size: 40,
+      },
+    },
+    tokens: 40,
+    llamaCpp: 1e-5,
+  },
+  'granite 3, experts, one shared': {
+    options: {
+      seed: 85,
+      config: {
+        ...granite4,
+        model_type: 'granitemoeshared',
+        num_local_experts: 8,
+        num_experts_per_tok: 3,
+        intermediate_size: 24,
+        tie_word_embeddings: true,
+      },
+    },
+    tokens: 300,
+    llamaCpp: 1e-5,
+  },
   'granite 4, hybrid': {
     options: { seed: 81, config: graniteHybrid },
     tokens: 300,

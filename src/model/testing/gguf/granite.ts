@@ -11,7 +11,7 @@ export const graniteKeys = (config: ModelConfig, attention: GqaConfig): Record<s
   'rope.scaling.finetuned': { type: 'bool' as const, value: attention.rope !== null },
 });
 
-/** What Granite 4's hybrids have in place of attention, and of experts. */
+/** What Granite's models with experts, and hybrids, have in place of attention and MLPs. */
 const names: readonly (readonly [from: RegExp, to: string])[] = [
   [/mamba\.(in|out)_proj/, 'ssm_$1'],
   [/mamba\.conv1d/, 'ssm_conv1d'],
@@ -23,13 +23,15 @@ const names: readonly (readonly [from: RegExp, to: string])[] = [
 ];
 
 /**
- * Granite 4's hybrids: a kv head count for each layer, 0 where it has Mamba; A is negative, norms lie by group; stacks of experts have gate
+ * Granite with experts; and Granite 4's hybrids: a kv head count for each layer, 0 where it has Mamba; A is negative, norms lie by group; stacks of experts have gate
  * and up apart, and shared MLPs beside them another name.
  */
 export function hybridParts(config: ModelConfig, attention: GqaConfig, weights: WeightMap): GgufParts {
   const { kvHeads, headDim } = attention;
-  const mamba = config.layers.map((layer) => layer.attention).find(({ kind }) => kind === 'mamba') as MambaConfig;
-  const values = mamba.valueHeads * mamba.valueDim;
+  const mamba = config.layers.map((layer) => layer.attention).find(({ kind }) => kind === 'mamba') as
+    | MambaConfig
+    | undefined;
+  const values = mamba ? mamba.valueHeads * mamba.valueDim : 0;
   const experts = expertsOf(config);
   const { mlp } = config.layers[0]!;
   const put = ([name, { shape, data }]: readonly [string, ReferenceTensor]): GgufTensor => {
@@ -37,29 +39,32 @@ export function hybridParts(config: ModelConfig, attention: GqaConfig, weights: 
     if (heads > 0) return { name, shape, data: interleavePairs(data, heads, headDim) };
     if (name.endsWith('A_log')) return { name, shape: [...shape, 1], data: data.map((log) => -Math.exp(log)) };
     if (name.endsWith('mamba.D')) return { name, shape: [...shape, 1], data };
-    if (name.endsWith('mamba.norm.weight')) return { name, shape: [mamba.keyHeads, values / mamba.keyHeads], data };
+    if (name.endsWith('mamba.norm.weight')) return { name, shape: [mamba!.keyHeads, values / mamba!.keyHeads], data };
     if (name.endsWith('conv1d.weight')) return { name, shape: [shape[0]!, shape[2]!], data };
     return { name, shape, data };
   };
   return {
-    arch: 'granitehybrid',
+    arch: mamba ? 'granitehybrid' : 'granitemoe',
     metadata: {
       ...graniteKeys(config, attention),
-      'attention.head_count_kv': {
-        type: 'i32[]',
-        value: config.layers.map((layer) => (layer.attention.kind === 'mamba' ? 0 : kvHeads)),
-      },
+      'attention.head_count_kv': u32(kvHeads),
       'rope.dimension_count': u32(headDim),
-      'ssm.conv_kernel': u32(mamba.taps),
-      'ssm.state_size': u32(mamba.keyDim),
-      'ssm.group_count': u32(mamba.keyHeads),
-      'ssm.time_step_rank': u32(mamba.valueHeads),
-      'ssm.inner_size': u32(values),
+      ...(mamba && {
+        'attention.head_count_kv': {
+          type: 'i32[]',
+          value: config.layers.map((layer) => (layer.attention.kind === 'mamba' ? 0 : kvHeads)),
+        },
+        'ssm.conv_kernel': u32(mamba.taps),
+        'ssm.state_size': u32(mamba.keyDim),
+        'ssm.group_count': u32(mamba.keyHeads),
+        'ssm.time_step_rank': u32(mamba.valueHeads),
+        'ssm.inner_size': u32(values),
+      }),
       feed_forward_length: u32(mlp.width),
       ...(experts && {
         expert_count: u32(experts.numExperts),
         expert_used_count: u32(experts.expertsPerToken),
-        expert_shared_feed_forward_length: u32(experts.sharedWidth),
+        ...(experts.sharedWidth > 0 && { expert_shared_feed_forward_length: u32(experts.sharedWidth) }),
       }),
     },
     tensors: [...sharedMlpApart(weights)].flatMap((entry) => expertsApart(entry)).map(put),

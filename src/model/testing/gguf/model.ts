@@ -5,7 +5,9 @@
 
 import {
   attentionOf,
+  expertsOf,
   type GqaConfig,
+  hasState,
   type ModelConfig,
   type RopeConfig,
   type RopeScaling,
@@ -54,7 +56,7 @@ export function ggufContents(config: ModelConfig, weights: WeightMap, options: G
   const parts =
     attention.kind === 'mla'
       ? deepseekParts(config, attention, weights)
-      : config.layers.some((layer) => layer.attention.kind === 'mamba')
+      : config.architecture.startsWith('granitemoe') && (expertsOf(config) || hasState(config))
         ? hybridParts(config, attention, weights)
         : (familyParts(config, attention, weights) ?? llamaParts(config, attention, weights));
   const { arch, metadata, tensors } = parts;

@@ -266,12 +266,17 @@ function graniteMlp(raw: Raw, tensor: Lookup): (x: Vector, at: string) => Vector
       both.slice(0, width).map((g, i) => silu(g) * both[width + i]!),
     );
   };
-  const shared = number(raw, 'shared_intermediate_size');
+  const shared = number(raw, 'shared_intermediate_size', 0);
   const [count, width] = [number(raw, 'num_local_experts', 8), number(raw, 'intermediate_size')];
   return (x, at) => {
     const of = at.replace('.mlp.', '.shared_mlp.');
-    const gateUp = tensor(`${of}input_linear.weight`, 2 * shared, x.length);
-    const out = [glu(x, gateUp, tensor(`${of}output_linear.weight`, x.length, shared))];
+    const beside = (): Vector =>
+      glu(
+        x,
+        tensor(`${of}input_linear.weight`, 2 * shared, x.length),
+        tensor(`${of}output_linear.weight`, x.length, shared),
+      );
+    const out = [shared > 0 ? beside() : new Float64Array(x.length)];
     if (count === 0) return out[0]!;
     const moe = at.replace('.mlp.', '.block_sparse_moe.');
     const logits = matVec(tensor(`${moe}router.layer.weight`, count, x.length), x);
@@ -625,9 +630,11 @@ function modelOf(raw: Raw, tensor: Lookup): Model {
       };
     }
     case 'granite':
+    case 'granitemoe':
+    case 'granitemoeshared':
     case 'granitemoehybrid': {
       const hybrid = raw['model_type'] === 'granitemoehybrid';
-      const mlp = hybrid ? graniteMlp(raw, tensor) : gated(tensor, silu, width);
+      const mlp = raw['model_type'] !== 'granite' ? graniteMlp(raw, tensor) : gated(tensor, silu, width);
       const mixer = (rows: readonly Vector[], at: string): Vector[] => mambaMixer(raw, tensor, `${at}mamba.`, rows);
       const rotates = !hybrid || raw['position_embedding_type'] === 'rope';
       return {
