@@ -47,6 +47,7 @@ const FOLDERS: Readonly<Record<string, () => Promise<{ readonly suite: unknown }
   'recurrent/delta_rule': () => import('../shaders/recurrent/delta_rule/cases.js'),
   'recurrent/delta_step': () => import('../shaders/recurrent/delta_step/cases.js'),
   'recurrent/gated_norm': () => import('../shaders/recurrent/gated_norm/cases.js'),
+  'recurrent/gated_squares': () => import('../shaders/recurrent/gated_squares/cases.js'),
   'rope/mla_absorb_append': () => import('../shaders/rope/mla_absorb_append/cases.js'),
   'rope/mla_up_append': () => import('../shaders/rope/mla_up_append/cases.js'),
   'rope/mla_rope_append': () => import('../shaders/rope/mla_rope_append/cases.js'),

@@ -102,6 +102,7 @@ async function layerKinds({ layers }: Pick<ModelConfig, 'layers'>): Promise<Laye
       mla: mla?.MlaLayers,
       conv: recurrent?.RecurrentLayers,
       delta: recurrent?.RecurrentLayers,
+      mamba: recurrent?.RecurrentLayers,
     },
     mlp: { gated: DenseLayers, plain: DenseLayers, experts: experts?.ExpertLayers },
   };

@@ -13,7 +13,7 @@ import {
   type ModelConfig,
   segmentKvHeads,
 } from './config/model_config.js';
-import { keptStates, stateSegments } from './layers/recurrent/states.js';
+import { keptStates, stateBytes } from './layers/recurrent/states.js';
 import { type KvType, kvTokenBytes } from './layers/attention/cache.js';
 import type { Bytes } from './layers/layer_weights.js';
 import { activationStride, queryStride } from './layers/roles.js';
@@ -73,9 +73,9 @@ function layerSizes(
       ? (mlp.weights.config.beside?.width ?? mlp.weights.config.sharedWidth)
       : mlp.weights.downSegments.modelInFeatures;
   const held = mlpKinds[mlp.weights.kind].bytes(mlp.weights, bytes);
-  const state = stateSegments(layer.attention);
+  const state = stateBytes(layer.attention);
   return {
-    ...(state && { stateSegments: state }),
+    ...(state && { stateSegments: state.segments, stateShared: state.shared }),
     attentionSegments: shareOut(attends.cut, heads),
     attentionShared: attends.shared + norms(attention),
     mlpSegments: shareOut(held.cut, mlpSegments(columns)),
@@ -97,6 +97,12 @@ function shareOut(bytes: number, weights: readonly number[]): number[] {
 /** Embedding, the norm and projection of the head, and two for sampling. */
 const STEP_DISPATCHES = 5;
 
+/** Whether layers have a norm over the heads of all ranks. */
+const normsAcross = ({ layers }: ModelConfig): boolean =>
+  layers.some(
+    ({ attention }) => attention.kind === 'mamba' || (attention.kind === 'gqa' && attention.qkNorm === 'whole'),
+  );
+
 /** What the planner asks about a model whose weights are kept as `types`. Exchanges are those of the first layer, where layers differ in their heads. */
 export function modelWork(config: ModelConfig, types: WeightTypes, kvType: KvType): ModelWork {
   const shape = modelShape(config);
@@ -115,7 +121,7 @@ export function modelWork(config: ModelConfig, types: WeightTypes, kvType: KvTyp
       queries: (groups, withTokens) => queryStride(groups, (segments) => queryRow(attention, segments, withTokens)) * 4,
       state: (dim + 2) * 4,
       attended: (segments) => activationStride(headsOf(attention, segments) * dim) * 4,
-      ...(attention.kind === 'gqa' && attention.qkNorm === 'whole' && { squares: alignUp(2, 64) * 4 }),
+      ...(normsAcross(config) && { squares: alignUp(2, 64) * 4 }),
       segment: alignUp(config.hiddenSize, 64) * 4,
       hidden,
       expertIds: expertsPerToken * 4,

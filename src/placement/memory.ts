@@ -105,8 +105,10 @@ export const layerBytes = (layer: LayerSizes, share: RankShare): number =>
       sum(share.mlp.map((segment) => nth(layer.mlpSegments, segment))) +
       share.experts.length * layer.expert;
 
-const layerState = ({ stateSegments }: LayerSizes, { heads }: RankShare): number =>
-  stateSegments ? sum(heads.map((segment) => nth(stateSegments, segment))) : 0;
+function layerState({ stateSegments = [], stateShared = 0 }: LayerSizes, { heads }: RankShare): number {
+  const cut = sum(heads.map((segment) => stateSegments[segment] ?? 0));
+  return cut === 0 ? 0 : cut + stateShared;
+}
 
 /** Tokens that a layer's cache has room for on a rank, of each kv head. */
 function cachedTokens(own: StageTopology, sharing: Plan['sharing'], options: MemoryOptions): number {
@@ -228,6 +230,8 @@ export interface LayerSizes {
   readonly expert: number;
   /** Of a recurrent layer, which has no cache that grows: bytes of a sequence's state, by attention segment. */
   readonly stateSegments?: readonly number[];
+  /** Of it, what each rank with any segment has besides; default 0. */
+  readonly stateShared?: number;
   /**
    * Of one token in the cache of an attention segment's kv heads, K and V (MLA: the latent and the rotary key); 0 in a recurrent layer.
    */

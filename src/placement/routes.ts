@@ -24,7 +24,7 @@ export type Cargo = { readonly group: number } &
     | { readonly kind: 'scores'; readonly heads: readonly number[] }
     /** Lane states (o, m, l) of the sender's merge lanes. */
     | { readonly kind: 'lanes'; readonly heads: readonly number[]; readonly lanes: LaneSlots }
-    /** Sums of a split contraction; for norms of q and k those of their squares, segment by segment. */
+    /** Sums of a split contraction; for norms over all heads those of squares, segment by segment. */
     | {
         readonly kind: 'segments';
         readonly of: 'heads' | 'mlp';
@@ -385,7 +385,7 @@ export interface CargoWidths {
   readonly attended: (segments: readonly number[]) => number;
   /** A segment's sum. */
   readonly segment: number;
-  /** Its sums of squares of q and k, where these are normalised over all heads at once. */
+  /** Its sums of squares, where q and k, or a mixer's output, are normalised over all heads at once. */
   readonly squares?: number;
   readonly hidden: number;
   /** Expert ids of a row, and all its experts' outputs. */

@@ -20,7 +20,10 @@ export interface ScaleHeadsProblem {
   readonly eps: number;
 }
 
-/** q and k of this rank, each divided by the root mean square of the model's whole q or k, times weights. */
+/**
+ * q and k of this rank, each divided by the root mean square of the model's whole q or k, times weights. Without k (`kStart` is `width`):
+ * any rows of which ranks have a part.
+ */
 export const scaleHeads = defineKernel({
   name: 'scale_heads',
   bindings: { squares: 'read', weight: 'read', x: 'read_write' },

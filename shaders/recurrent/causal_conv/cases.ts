@@ -7,13 +7,13 @@ import { causalConvReference } from './reference.js';
 function convCase(
   name: string,
   [rows, width, taps]: readonly [number, number, number],
-  { oneRun = false, gated = false }: Partial<CausalConvProblem> = {},
+  { oneRun = false, gated = false, bias = false }: Partial<CausalConvProblem> = {},
   more: Partial<KernelCase<CausalConvProblem>> = {},
 ): KernelCase<CausalConvProblem> {
   const xStride = alignUp((gated ? 3 : 1) * width, 32);
   return {
     name,
-    problem: { rows, oneRun, width, taps, gated, xStride, outStride: alignUp(width, 32) },
+    problem: { rows, oneRun, width, taps, gated, bias, xStride, outStride: alignUp(width, 32) },
     seed: 31,
     step: { rows, chunks: 1 },
     flops: rows * width * (2 * taps + (gated ? 2 : 5)),
@@ -28,11 +28,13 @@ export const suite: KernelSuite<typeof causalConv.bindings, typeof causalConv.pa
   cases: [
     convCase('control', [6, 40, 4], {}, { races: true }),
     convCase('control, gated', [6, 40, 3], { gated: true }, { races: true }),
+    convCase('control, biased', [6, 40, 4], { bias: true }, { races: true }),
     convCase('one channel, two taps', [1, 1, 2]),
     convCase('fewer rows than taps', [2, 33, 8], { gated: true }),
     convCase('runs of several slots', [13, 100, 4]),
     convCase('prompt that goes on', [17, 72, 4], { oneRun: true }),
     convCase('prompt from its beginning, gated', [16, 72, 3], { oneRun: true, gated: true }),
+    convCase('prompt that goes on, biased', [17, 72, 4], { oneRun: true, bias: true }),
     convCase('prompt of fewer rows than taps', [5, 40, 8], { oneRun: true }),
     convCase('decode 6144', [1, 6144, 4]),
     convCase('prompt 128 x 2048', [128, 2048, 3], { oneRun: true, gated: true }),
@@ -40,6 +42,7 @@ export const suite: KernelSuite<typeof causalConv.bindings, typeof causalConv.pa
   inputs: ({ rows, oneRun, width, taps, xStride, outStride }, random) => ({
     x: random.normals(rows * xStride),
     weight: random.normals(width * taps, 0.5),
+    bias: random.normals(width),
     row_info: rowInfoOf(rows, oneRun).rowInfo,
     places: PLACES,
     state: random.normals(SLOTS * (taps - 1) * width),

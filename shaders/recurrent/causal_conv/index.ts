@@ -16,6 +16,8 @@ export interface CausalConvProblem {
   readonly taps: number;
   /** B, C and x side by side, `width` each: C * conv(B * x). Else silu(conv(x)). */
   readonly gated: boolean;
+  /** Each channel has one; default false. */
+  readonly bias?: boolean;
   readonly xStride: number;
   readonly outStride: number;
 }
@@ -26,9 +28,17 @@ const ROWS_AT_ONCE = 8;
 /** A causal convolution of each channel over the last `taps` rows of a sequence, whose state keeps the `taps` - 1 before a step. */
 export const causalConv = defineKernel({
   name: 'causal_conv',
-  bindings: { x: 'read', weight: 'read', row_info: 'read', places: 'read', state: 'read_write', out: 'read_write' },
+  bindings: {
+    x: 'read',
+    weight: 'read',
+    bias: 'read',
+    row_info: 'read',
+    places: 'read',
+    state: 'read_write',
+    out: 'read_write',
+  },
   params: { rows: 'u32', width: 'u32', x_stride: 'u32', out_stride: 'u32', block: 'u32' },
-  plan({ rows, oneRun, width, taps, gated, xStride, outStride }: CausalConvProblem, traits) {
+  plan({ rows, oneRun, width, taps, gated, bias = false, xStride, outStride }: CausalConvProblem, traits) {
     if (width < 1 || taps < 2 || taps > 8 || xStride < (gated ? 3 : 1) * width || outStride < width) {
       throw new SplitkvError(
         'internal',
@@ -43,7 +53,14 @@ export const causalConv = defineKernel({
     const block = blocks ? ROWS_AT_ONCE : rows;
     return {
       wgsl: [silu, stateRows, source],
-      constants: { TAPS: taps, GATED: gated, ONE_RUN: oneRun, BLOCK: blocks ? ROWS_AT_ONCE : 1, THREADS: threads },
+      constants: {
+        TAPS: taps,
+        GATED: gated,
+        BIAS: bias,
+        ONE_RUN: oneRun,
+        BLOCK: blocks ? ROWS_AT_ONCE : 1,
+        THREADS: threads,
+      },
       params: { rows, width, x_stride: xStride, out_stride: outStride, block },
       grid: (step) => [ceilDiv(width, threads), oneRun ? ceilDiv(step.rows, block) : step.rows, 1],
     };

@@ -4,7 +4,7 @@ import type { CausalConvProblem } from './index.js';
 
 /** Float64, straight from the equation; also what the state becomes. */
 export function causalConvReference(problem: CausalConvProblem, inputs: HostArrays): Expected {
-  const { rows, oneRun, width, taps, gated, xStride, outStride } = problem;
+  const { rows, oneRun, width, taps, gated, bias = false, xStride, outStride } = problem;
   const [x, weight] = [inputs['x']!, inputs['weight']!];
   const state = Float64Array.from(inputs['state']!);
   const out = Array.from(inputs['out']!);
@@ -15,7 +15,9 @@ export function causalConvReference(problem: CausalConvProblem, inputs: HostArra
       for (let row = first; row < first + count; row++) {
         const at = row * xStride + c;
         u.push(gated ? x[at]! * x[at + 2 * width]! : x[at]!);
-        const y = u.slice(-taps).reduce((sum, value, j) => sum + weight[c * taps + j]! * value, 0);
+        const y = u
+          .slice(-taps)
+          .reduce((sum, value, j) => sum + weight[c * taps + j]! * value, bias ? inputs['bias']![c]! : 0);
         out[row * outStride + c] = gated ? x[at + width]! * y : y / (1 + Math.exp(-y));
       }
       u.slice(1 - taps).forEach((value, j) => (state[kept(j)] = value));

@@ -7,7 +7,7 @@ function headsCase(
   name: string,
   rows: number,
   [keyHeads, ratio, keyDim, valueDim]: readonly [number, number, number, number],
-  more: Partial<KernelCase<DeltaHeadsProblem>> = {},
+  { plain = false, ...more }: Partial<KernelCase<DeltaHeadsProblem>> & Pick<DeltaHeadsProblem, 'plain'> = {},
 ): KernelCase<DeltaHeadsProblem> {
   const values = keyHeads * ratio;
   const [keys, bOffset] = [2 * keyHeads * keyDim, 2 * keyHeads * keyDim + 2 * values * valueDim];
@@ -15,7 +15,7 @@ function headsCase(
   const inputStride = alignUp(bOffset + 2 * values, 32);
   return {
     name,
-    problem: { rows, keyHeads, ratio, keyDim, valueDim, stride, inputStride, bOffset },
+    problem: { rows, keyHeads, ratio, keyDim, valueDim, plain, stride, inputStride, bOffset },
     seed: 41,
     step: { rows, chunks: 1 },
     flops: rows * (keys * 3 + values * 40),
@@ -29,6 +29,7 @@ export const suite: KernelSuite<typeof deltaHeads.bindings, typeof deltaHeads.pa
   kernel: deltaHeads,
   cases: [
     headsCase('control', 2, [2, 2, 8, 12], { races: true }),
+    headsCase('plain, 48 value heads', 3, [1, 48, 16, 4], { races: true, plain: true }),
     headsCase('one head of 4', 1, [1, 1, 4, 4]),
     headsCase('more value heads than threads', 3, [2, 40, 24, 4]),
     headsCase('widest keys', 2, [3, 1, 256, 8]),

@@ -1,18 +1,20 @@
-// What the delta rule takes of a token: its queries and keys normalised head by head, and each value head's decay and rate.
+// What linear attention takes of a token: its queries and keys normalised head by head, and each value head's decay and rate.
 //
 //   q <- q / sqrt(sum q^2 + EPS) * key_dim^-0.5, k <- k / sqrt(sum k^2 + EPS)
-//   gates[r][h] = (exp(-rates[h] * softplus(a[r][h] + dt_bias[h])), sigmoid(b[r][h]))
+//   gates[r][h] = (exp(-rates[h] * dt), sigmoid(b[r][h])), dt = softplus(a[r][h] + dt_bias[h])
+//   without CORRECTS: q and k stay, and gates[r][h] = (exp(-rates[h] * dt), dt)      (Mamba-2)
 //
 // qkv:     [rows][stride] f32: key heads' q, then their k, key_dim each, then v (not touched)
-// inputs:  [rows][input_stride] f32 with b at b_offset and a behind it, value_heads each
+// inputs:  [rows][input_stride] f32 with b at b_offset and a behind it, value_heads each; without CORRECTS a alone
 // rates:   [value_heads] f32, above 0; dt_bias: [value_heads] f32
 // gates:   [rows][value_heads] (decay, rate) f32
 //
 // Grid: x = key head, y = row; one workgroup each. The order of a head's sum is rms.wgsl's.
 // Value heads of key head h are [h * ratio, (h + 1) * ratio).
-// THREADS: a power of two, 1..64, chosen by the plan from the adapter; changes no bit.
+// CORRECTS: from the problem. THREADS: a power of two, 1..64, chosen by the plan from the adapter; changes no bit.
 // Empty input: rows = 0 dispatches nothing; a head of zeros stays one.
 
+const CORRECTS: bool = true; // variant
 const THREADS: u32 = 32u; // variant
 
 @group(0) @binding(0) var<storage, read> inputs: array<f32>;
@@ -55,8 +57,7 @@ fn scale_head(first: u32, thread: u32, scale: f32) {
   }
 }
 
-@compute @workgroup_size(THREADS)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+fn normalise(group: vec3<u32>, thread: u32) {
   let vec4s = params.key_dim / 4u;
   let width = f32(params.key_dim);
   let row = group.y * (params.stride / 4u);
@@ -72,13 +73,24 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let key_scale = rms_scale(width, params.eps / width);
   scale_head(query, thread, query_scale / width);
   scale_head(key, thread, key_scale / sqrt(width));
+}
+
+@compute @workgroup_size(THREADS)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) thread: u32) {
+  if (CORRECTS) {
+    normalise(group, thread);
+  }
   let value_heads = params.key_heads * params.ratio;
   var own = thread;
   for (var left = steps(thread, params.ratio, THREADS); left > 0u; left--) {
     let head = group.x * params.ratio + own;
     let b = group.y * params.input_stride + params.b_offset + head;
-    let dt = softplus(inputs[b + value_heads] + dt_bias[head]);
-    gates[group.y * value_heads + head] = vec2<f32>(exp(-rates[head] * dt), sigmoid(inputs[b]));
+    let dt = softplus(inputs[b + select(0u, value_heads, CORRECTS)] + dt_bias[head]);
+    var rate = dt;
+    if (CORRECTS) {
+      rate = sigmoid(inputs[b]);
+    }
+    gates[group.y * value_heads + head] = vec2<f32>(exp(-rates[head] * dt), rate);
     own += THREADS;
   }
 }

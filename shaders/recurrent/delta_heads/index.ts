@@ -20,7 +20,7 @@ export interface DeltaHeadsProblem extends DeltaShape {
   readonly bOffset: number;
 }
 
-/** q and k of each head to unit length, q times keyDim^-0.5, and each value head's decay and rate. */
+/** q and k of each head to unit length, q times keyDim^-0.5 (unless `plain`), and each value head's decay and rate. */
 export const deltaHeads = defineKernel({
   name: 'delta_heads',
   bindings: { inputs: 'read', rates: 'read', dt_bias: 'read', qkv: 'read_write', gates: 'read_write' },
@@ -34,8 +34,8 @@ export const deltaHeads = defineKernel({
     eps: 'f32',
   },
   plan(problem: DeltaHeadsProblem, traits) {
-    const { rows, keyHeads, ratio, keyDim, stride, inputStride, bOffset } = problem;
-    if (keyDim % 4 !== 0 || stride % 4 !== 0 || inputStride < bOffset + 2 * keyHeads * ratio) {
+    const { rows, keyHeads, ratio, keyDim, plain = false, stride, inputStride, bOffset } = problem;
+    if (keyDim % 4 !== 0 || stride % 4 !== 0 || inputStride < bOffset + (plain ? 1 : 2) * keyHeads * ratio) {
       throw new SplitkvError(
         'internal',
         `delta_heads: heads of ${keyDim}, stride ${stride}, inputStride ${inputStride}, bOffset ${bOffset}: expected multiples of 4, ` +
@@ -46,7 +46,7 @@ export const deltaHeads = defineKernel({
     if (rows > most) throw limitError(`delta_heads: ${rows} rows; at most ${most} in one dispatch: use smaller steps`);
     return {
       wgsl: [rms, steps, silu, softplus, source],
-      constants: { THREADS: traits.software ? 8 : 32 },
+      constants: { CORRECTS: !plain, THREADS: traits.software ? 8 : 32 },
       params: {
         key_heads: keyHeads,
         ratio,

@@ -9,13 +9,13 @@ function ruleCase(
   rows: number,
   [keyHeads, ratio, keyDim, valueDim]: readonly [number, number, number, number],
   oneRun = false,
-  more: Partial<KernelCase<DeltaRuleProblem>> = {},
+  { plain = false, ...more }: Partial<KernelCase<DeltaRuleProblem>> & Pick<DeltaRuleProblem, 'plain'> = {},
 ): KernelCase<DeltaRuleProblem> {
   const columns = keyHeads * ratio * valueDim;
   const stride = alignUp(2 * keyHeads * keyDim + columns, 32);
   return {
     name,
-    problem: { rows, oneRun, keyHeads, ratio, keyDim, valueDim, stride, outStride: alignUp(columns, 32) },
+    problem: { rows, oneRun, keyHeads, ratio, keyDim, valueDim, plain, stride, outStride: alignUp(columns, 32) },
     seed: 37,
     step: { rows, chunks: 1 },
     flops: rows * columns * keyDim * 7,
@@ -29,12 +29,15 @@ export const suite: KernelSuite<typeof deltaRule.bindings, typeof deltaRule.para
   kernel: deltaRule,
   cases: [
     ruleCase('control', 5, [2, 2, 8, 12], false, { races: true }),
+    ruleCase('control, plain', 5, [2, 2, 8, 12], false, { races: true, plain: true }),
     ruleCase('one key head, one value head', 1, [1, 1, 4, 4]),
     ruleCase('runs of several slots', 13, [3, 1, 24, 20]),
     ruleCase('prompt that goes on', 21, [2, 3, 16, 40], true),
     ruleCase('prompt from its beginning', 64, [2, 2, 32, 32], true),
+    ruleCase('plain prompt, one key head', 37, [1, 6, 32, 16], true, { plain: true }),
     ruleCase('widest keys', 2, [1, 1, 256, 36]),
     ruleCase('decode 16 heads of 128', 1, [16, 1, 128, 128]),
+    ruleCase('plain decode, 48 heads of 32', 1, [1, 48, 128, 32], false, { plain: true }),
     ruleCase('prompt 128, 4 heads of 128', 128, [2, 2, 128, 128], true),
   ],
   inputs: ({ rows, oneRun, keyHeads, ratio, keyDim, valueDim, stride, outStride }, random) => {

@@ -1,8 +1,9 @@
-// The gated delta rule: linear attention whose memory S [KEY_DIM][value_dim] of a value head forgets and corrects itself.
+// Linear attention whose memory S [KEY_DIM][value_dim] of a value head forgets, and corrects itself: the gated delta rule.
 //
 //   S <- decay S;  d = rate (v - S^T k);  S <- S + k d^T;  out = S^T q              token by token, S = 0 before a sequence's first
+//   without CORRECTS: d = rate v                                                    (Mamba-2: C, B and x as q, k and v)
 //
-// qkv:      [rows][stride] f32: key heads' q, then their k, KEY_DIM each, normalised (delta_heads), then value heads' v, value_dim each
+// qkv:      [rows][stride] f32: key heads' q, then their k, KEY_DIM each, as delta_heads leaves them, then value heads' v, value_dim each
 // gates:    [rows][value_heads] (decay, rate) f32
 // row_info: [rows] (position, slot); places: [slots] where a slot's state is
 // state:    [places][value_heads][KEY_DIM / 4][value_dim] vec4 f32: neighbouring columns of S side by side
@@ -11,12 +12,13 @@
 // Grid: x = ceil(value_heads * value_dim / (THREADS / 4)), y = row where a run may begin (state_rows.wgsl).
 // Four threads have a column of S in registers, a chain each: the key's elements 4 i + chain, by fma. Their sums are added through
 // workgroup memory, (0 + 1) + (2 + 3): the same bits however rows are cut into steps. Value head h reads key head floor(h / ratio).
-// KEY_DIM: a multiple of 4, ONE_RUN: from the problem. THREADS: chosen by the plan; changes no bit. UNROLLED: loops over a column
+// KEY_DIM: a multiple of 4, ONE_RUN, CORRECTS: from the problem. THREADS: chosen by the plan; changes no bit. UNROLLED: loops over a column
 // have constant bounds, so that GPUs keep it in registers. CPUs run delta_rule_serial.wgsl.
 // Empty input: rows = 0 dispatches nothing.
 
 const KEY_DIM: u32 = 128u; // variant
 const ONE_RUN: bool = false; // variant
+const CORRECTS: bool = true; // variant
 const THREADS: u32 = 64u; // variant
 const UNROLLED: bool = false; // variant
 const COLUMNS: u32 = THREADS / 4u;
@@ -100,10 +102,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var left = units; left >= 1u; left--) {
       let faded = s[i] * gate.x;
       s[i] = faded;
-      found = fma(faded, k[i], found);
+      if (CORRECTS) {
+        found = fma(faded, k[i], found);
+      }
       i += 1u;
     }
-    let d = gate.y * (v - total(0u, local, chain, found));
+    var missing = v;
+    if (CORRECTS) {
+      missing -= total(0u, local, chain, found);
+    }
+    let d = gate.y * missing;
     var result = 0.0;
     i = 0u;
     for (var left = units; left >= 1u; left--) {
@@ -112,7 +120,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
       result = fma(corrected, qkv[query + 4u * i], result);
       i += 1u;
     }
-    let y = total(1u, local, chain, result);
+    // Without a sum in between, that of the row before lies in the other half.
+    let y = total(select(rows % 2u, 1u, CORRECTS), local, chain, result);
     if (writes && chain == 0u) {
       out[row * params.out_stride + column] = y;
     }

@@ -16,7 +16,10 @@ export interface DeltaRuleProblem extends DeltaShape {
   readonly outStride: number;
 }
 
-/** Linear attention by the gated delta rule, a token after the other: S <- decay S; S += k (rate (v - S^T k))^T; out = S^T q. */
+/**
+ * Linear attention by the gated delta rule, a token after the other: S <- decay S; S += k (rate (v - S^T k))^T; out = S^T q; or, `plain`,
+ * by S += k (rate v)^T.
+ */
 export const deltaRule = defineKernel({
   name: 'delta_rule',
   bindings: { qkv: 'read', gates: 'read', row_info: 'read', places: 'read', state: 'read_write', out: 'read_write' },
@@ -30,7 +33,7 @@ export const deltaRule = defineKernel({
     units: 'u32',
   },
   plan(problem: DeltaRuleProblem, traits) {
-    const { rows, oneRun, keyHeads, ratio, keyDim, valueDim, stride, outStride } = problem;
+    const { rows, oneRun, keyHeads, ratio, keyDim, valueDim, plain = false, stride, outStride } = problem;
     const columns = keyHeads * ratio * valueDim;
     if (keyDim % 4 !== 0 || keyDim > MOST_KEY_DIM || stride < 2 * keyHeads * keyDim + columns || outStride < columns) {
       throw new SplitkvError(
@@ -46,7 +49,13 @@ export const deltaRule = defineKernel({
     const [threads, columnsEach] = software ? [16, 16] : [128, 32];
     return {
       wgsl: [stateRows, software ? serialSource : source],
-      constants: { KEY_DIM: keyDim, ONE_RUN: oneRun, THREADS: threads, ...(!software && { UNROLLED: unroll }) },
+      constants: {
+        KEY_DIM: keyDim,
+        ONE_RUN: oneRun,
+        CORRECTS: !plain,
+        THREADS: threads,
+        ...(!software && { UNROLLED: unroll }),
+      },
       params: {
         rows,
         key_heads: keyHeads,

@@ -13,7 +13,7 @@ export const stateAt = (
 
 /** Float64, straight from the equation; also what the state becomes. */
 export function deltaRuleReference(problem: DeltaRuleProblem, inputs: HostArrays): Expected {
-  const { rows, oneRun, keyHeads, ratio, keyDim, valueDim, stride, outStride } = problem;
+  const { rows, oneRun, keyHeads, ratio, keyDim, valueDim, plain = false, stride, outStride } = problem;
   const [qkv, gates] = [inputs['qkv']!, inputs['gates']!];
   const state = Float64Array.from(inputs['state']!);
   const out = Array.from(inputs['out']!);
@@ -28,7 +28,7 @@ export function deltaRuleReference(problem: DeltaRuleProblem, inputs: HostArrays
           const key = query + keyHeads * keyDim;
           const [decay, rate] = [gates[(row * valueHeads + head) * 2]!, gates[(row * valueHeads + head) * 2 + 1]!];
           s.forEach((value, i) => (s[i] = value * decay));
-          const found = s.reduce((sum, value, i) => sum + value * qkv[key + i]!, 0);
+          const found = plain ? 0 : s.reduce((sum, value, i) => sum + value * qkv[key + i]!, 0);
           const d = rate * (qkv[row * stride + 2 * keyHeads * keyDim + head * valueDim + j]! - found);
           s.forEach((value, i) => (s[i] = value + qkv[key + i]! * d));
           out[row * outStride + head * valueDim + j] = s.reduce((sum, value, i) => sum + value * qkv[query + i]!, 0);

@@ -6,6 +6,7 @@ import { testAdapters } from '../../gpu/testing/adapters.js';
 import { drawn } from '../../gpu/testing/draw.js';
 import type { GenerateOptions, LoadOptions, Model } from '../../index.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
+import { STATE_SPACE } from '../../model/testing/small_configs.js';
 import { NodeKvFile } from '../cache/kept/node_folder.js';
 import { pageKvFolder } from '../cache/kept/page_folder.js';
 import { type Misbehaviour, startServer, type TestServer } from '../../loader/testing/http_server.js';
@@ -55,6 +56,10 @@ const models: Record<string, RandomModelOptions> = {
       linear_key_head_dim: 16,
       linear_value_head_dim: 24,
     },
+  },
+  spaces: {
+    seed: 46,
+    config: { ...STATE_SPACE, num_attention_heads: 9, num_key_value_heads: 3, hidden_size: 72, mamba_n_heads: 6 },
   },
 };
 const files = (name: string): File[] => randomFiles(models[name]!).files;
@@ -131,6 +136,8 @@ describe('keys and values that were kept', () => {
     ['tp', 'adp', 'convolutions'],
     ['single', 'tp', 'delta'],
     ['tp', 'pp', 'delta'],
+    ['single', 'tp', 'spaces'],
+    ['tp', 'adp', 'spaces'],
   ];
   test.each(drawn(ways, 3, 'kept keys and values'))(
     'of %s, read by %s (%s): the same bits',

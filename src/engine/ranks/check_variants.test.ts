@@ -5,6 +5,7 @@ import { afterEach, expect, test, vi } from 'vitest';
 import { type Device, type FastPath, openDevice } from '../../gpu/index.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { drawn } from '../../gpu/testing/draw.js';
+import { STATE_SPACE } from '../../model/testing/small_configs.js';
 import { openRunner } from '../testing/open_runner.js';
 import { randomFiles } from '../testing/random_source.js';
 import { wrongVariants } from './check_variants.js';
@@ -49,6 +50,11 @@ const BROKEN: [string, Record<string, unknown>, kernels: string[]][] = [
     'qwen3.5, linear attention broken',
     { model_type: 'qwen3_5_text', num_hidden_layers: 4, head_dim: 32, ...deltaHeads },
     ['delta_step', 'delta_rule'],
+  ],
+  [
+    'granite 4, state spaces broken',
+    { ...STATE_SPACE, layer_types: ['mamba', 'mamba', 'mamba', 'attention'] },
+    ['delta_rule', 'gated_squares'],
   ],
   ['deepseek, the router broken', { model_type: 'deepseek_v3' }, ['moe_route']],
   [

@@ -5,6 +5,7 @@ import { loadWeights } from '../../model/device_model.js';
 import { World } from '../../model/layers/world.js';
 import { modelShape, rankSlice } from '../../model/shape.js';
 import { makeRandomModel } from '../../model/testing/random_model.js';
+import { STATE_SPACE } from '../../model/testing/small_configs.js';
 import { makePlan } from '../../placement/index.js';
 import { blankWeights } from '../measure/synthetic_weights.js';
 import { RankRunner } from './rank_runner.js';
@@ -84,6 +85,23 @@ describe('dispatches of a layer for one token', () => {
         (await perLayer({ model_type: 'llama' }, { variants: 'software' })) + 2,
       );
     }
+  });
+
+  test('on a GPU: seven of Mamba-2, one of its two sums with another rank, and the MLP', async () => {
+    const taken = async (how: Parameters<typeof dispatches>[1]): Promise<number> => {
+      const [three, five] = await Promise.all(
+        [3, 5].map((layers) => {
+          const types = Array.from({ length: layers }, (_, layer) => (layer === 0 ? 'attention' : 'mamba'));
+          return dispatches(
+            { ...STATE_SPACE, shared_intermediate_size: 128, num_hidden_layers: layers, layer_types: types },
+            how,
+          );
+        }),
+      );
+      return (five! - three!) / 2;
+    };
+    expect(await taken({ variants: 'hardware' })).toBe(9);
+    expect(await taken({ variants: 'hardware', plan: 'tp', ranks: 2 })).toBe(11);
   });
 
   test('on a GPU: a gated short convolution is in the projection before it, where channels stand in whole tiles', async () => {

@@ -5,6 +5,7 @@ import { compressionOptions } from '../../model/compression/options.js';
 import { modelSizes } from '../../model/model_sizes.js';
 import { modelShape } from '../../model/shape.js';
 import { makeRandomModel } from '../../model/testing/random_model.js';
+import { STATE_SPACE } from '../../model/testing/small_configs.js';
 import { makePlan, planMemory, type RankMemory } from '../../placement/index.js';
 import { checkBudgets, roomOf } from '../planning/budgets.js';
 import { keptOf, runnerOf } from '../planning/plan_subject.js';
@@ -28,6 +29,13 @@ const models = {
     linear_num_value_heads: 6,
     linear_key_head_dim: 16,
     linear_value_head_dim: 24,
+  },
+  granitemoehybrid: {
+    ...STATE_SPACE,
+    num_attention_heads: 9,
+    num_key_value_heads: 3,
+    hidden_size: 72,
+    mamba_n_heads: 2,
   },
 };
 

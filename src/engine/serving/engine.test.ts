@@ -4,7 +4,7 @@ import { describe, expect, test, vi } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
-import { LINEAR_ATTENTION } from '../../model/testing/small_configs.js';
+import { LINEAR_ATTENTION, STATE_SPACE } from '../../model/testing/small_configs.js';
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import { PrefillPool } from '../prefill/open_prefill.js';
 import { SplitkvPrefill } from '../prefill/open_prefill.js';
@@ -253,6 +253,7 @@ describe('engine', () => {
   const recurrent: [string, RandomModelOptions][] = [
     ['convolutions', lfm2],
     ['linear attention', qwen35],
+    ['state spaces', { seed: 9, config: { ...STATE_SPACE, max_position_embeddings: 2048 } }],
   ];
   test.each(drawn(recurrent, 1, 'kept states'))(
     '%s: turns, forks and undone turns begin with kept states',

@@ -169,7 +169,7 @@ export interface MlaConfig {
  * A mixer whose memory of the past has a fixed size: a short convolution, linear attention. The state lies in f32 beside the paged cache
  * of the other layers, one for each slot; ranks cut it by segments, as they cut attention.
  */
-export type RecurrentConfig = ConvConfig | DeltaConfig;
+export type RecurrentConfig = ConvConfig | DeltaConfig | MambaConfig;
 
 /** What ranks cut a recurrent mixer by. */
 interface RecurrentSegments {
@@ -185,13 +185,8 @@ export interface ConvConfig extends RecurrentSegments {
   readonly taps: number;
 }
 
-/**
- * Linear attention by the gated delta rule (Gated DeltaNet). q, k and v go through a causal convolution and SiLU; a value head's
- * memory S [keyDim][valueDim] fades by exp(-rate * softplus(a + bias)) and is corrected by sigmoid(b); what is read is normalised and
- * gated by silu(z). Value head h has the keys of key head floor(h / (valueHeads / keyHeads)).
- */
-export interface DeltaConfig extends RecurrentSegments {
-  readonly kind: 'delta';
+/** A value head h has a memory S [keyDim][valueDim], and the queries and keys of key head floor(h / (valueHeads / keyHeads)). */
+interface LinearHeads extends RecurrentSegments {
   readonly keyHeads: number;
   /** A multiple of keyHeads. */
   readonly valueHeads: number;
@@ -200,6 +195,26 @@ export interface DeltaConfig extends RecurrentSegments {
   readonly taps: number;
   /** How the files have the rates: as their logarithms, or negative. */
   readonly rates: 'log' | 'negative';
+}
+
+/**
+ * Linear attention by the gated delta rule (Gated DeltaNet). q, k and v go through a causal convolution and SiLU; a value head's
+ * memory S [keyDim][valueDim] fades by exp(-rate * softplus(a + bias)) and is corrected by sigmoid(b); what is read is normalised and
+ * gated by silu(z).
+ */
+export interface DeltaConfig extends LinearHeads {
+  readonly kind: 'delta';
+}
+
+/**
+ * Mamba-2's state space: C, B and x (q, k and v) go through a causal convolution and SiLU; with dt = softplus(a + bias) a value head's
+ * memory becomes exp(-rate dt) S + B (dt x)^T. What is read, C S + D x, is multiplied by silu(z), and then normalised over all heads.
+ * Key heads are what its papers call groups.
+ */
+export interface MambaConfig extends LinearHeads {
+  readonly kind: 'mamba';
+  /** Of the convolution. */
+  readonly convBias: boolean;
 }
 
 /** 'gelu': 0.5 g (1 + erf(g / sqrt(2))). 'gelu_tanh': 0.5 g (1 + tanh(sqrt(2 / pi) (g + 0.044715 g^3))). */
@@ -258,7 +273,7 @@ export interface ExpertsConfig {
 }
 
 export const isRecurrent = (attention: AttentionConfig): attention is RecurrentConfig =>
-  attention.kind === 'conv' || attention.kind === 'delta';
+  attention.kind !== 'gqa' && attention.kind !== 'mla';
 
 export const attendsBothWays = ({ layers }: Pick<ModelConfig, 'layers'>): boolean =>
   layers.some(({ attention }) => attention.kind === 'gqa' && attention.bothWays);

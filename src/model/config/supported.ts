@@ -87,11 +87,11 @@ function recurrentFault(mixer: RecurrentConfig): Fault | undefined {
     return fault('conv kernel', mixer.taps, 'convolutions over 2 to 8 tokens are supported');
   if (mixer.kind === 'conv') return undefined;
   const { keyDim, valueDim } = mixer;
+  const [keyName, valueName] =
+    mixer.kind === 'mamba' ? ['mamba_d_state', 'mamba_d_head'] : ['linear_key_head_dim', 'linear_value_head_dim'];
   if (keyDim % 8 !== 0 || keyDim > MOST_KEY_DIM)
-    return fault('linear_key_head_dim', keyDim, `linear attention takes multiples of 8 up to ${MOST_KEY_DIM}`);
-  return valueDim % 8 === 0
-    ? undefined
-    : fault('linear_value_head_dim', valueDim, 'linear attention takes multiples of 8');
+    return fault(keyName, keyDim, `linear attention takes multiples of 8 up to ${MOST_KEY_DIM}`);
+  return valueDim % 8 === 0 ? undefined : fault(valueName, valueDim, 'linear attention takes multiples of 8');
 }
 
 function widthFault(attention: PagedAttention, hiddenSize: number): Fault | undefined {

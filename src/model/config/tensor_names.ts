@@ -1,6 +1,6 @@
 import { known } from '../../base/errors.js';
 
-type LayerKind = 'gqa' | 'mla' | 'conv' | 'delta' | 'gated' | 'plain' | 'experts';
+type LayerKind = 'gqa' | 'mla' | 'conv' | 'delta' | 'mamba' | 'gated' | 'plain' | 'experts';
 
 /**
  * What a checkpoint calls its tensors: `.weight` and `.bias` follow. `{layer}` stands for the layer's number, `{expert}` for the
@@ -28,6 +28,7 @@ export interface TensorNames {
   readonly mla?: MlaNames;
   readonly conv?: ConvNames;
   readonly delta?: DeltaNames;
+  readonly mamba?: MambaNames;
   readonly gated?: GatedMlpNames;
   readonly plain?: PlainMlpNames;
   readonly experts?: ExpertNames;
@@ -87,6 +88,18 @@ export interface DeltaNames {
   readonly output: string;
 }
 
+export interface MambaNames {
+  /** Rows of z, of x, of B, of C and of dt; the convolution's channels are those of x, B and C. */
+  readonly input: string;
+  readonly taps: string;
+  /** Whole, as the next two: nothing follows. */
+  readonly rates: string;
+  readonly dtBias: string;
+  readonly skip: string;
+  readonly norm: string;
+  readonly output: string;
+}
+
 export type PlainMlpNames = Readonly<Record<'up' | 'down', string>>;
 
 export interface GatedMlpNames extends PlainMlpNames {
@@ -100,6 +113,8 @@ export interface ExpertNames extends GatedMlpNames {
   /** Whole: nothing follows. */
   readonly correctionBias: string;
   readonly shared: GatedMlpNames;
+  /** Stacks of all experts, whole: gate and up in one, and down. Default: `experts.gate_up_proj`, `experts.down_proj`. */
+  readonly stacks?: Readonly<Record<'gateUp' | 'down', string>>;
   /** One row, where they have a gate. */
   readonly sharedGate?: string;
   /** A dense MLP beside them, with the norms of both. `routerScale`, `expertScale`: whole, nothing follows. */

@@ -182,14 +182,14 @@ export function parseLayerTypes<Type extends string = LayerType>(
   numLayers: number,
   otherwise: (layer: number) => Type,
   known: readonly string[] = ['full_attention', 'sliding_attention'],
+  key = 'layer_types',
 ): Type[] {
-  const types = config.raw('layer_types');
+  const types = config.raw(key);
   if (types === undefined) return Array.from({ length: numLayers }, (_, layer) => otherwise(layer));
   if (!Array.isArray(types) || types.length !== numLayers)
-    throw config.invalid('layer_types', types, `a list of ${numLayers} (num_hidden_layers)`);
+    throw config.invalid(key, types, `a list of ${numLayers} (num_hidden_layers)`);
   const other = types.find((type) => !known.includes(type));
-  if (other !== undefined)
-    throw config.unsupported('layer_types', other, `every layer must be '${known.join("' or '")}'`);
+  if (other !== undefined) throw config.unsupported(key, other, `every layer must be '${known.join("' or '")}'`);
   return types as Type[];
 }
 

@@ -5,6 +5,7 @@ import type { GatedMlpNames, TensorNames } from '../config/tensor_names.js';
 import { parseSiglip2, tokensOf } from '../config/vision_config.js';
 import { countRange, ggufExperts, parseExperts, parseGqa, parseLayerTypes, refuseForeign } from './common_keys.js';
 import { defineFamily } from './family.js';
+import { ggufMixers } from './mixers.js';
 
 const at = 'model.layers.{layer}.';
 const gatedOf = (prefix: string): GatedMlpNames => ({ gate: `${prefix}.w1`, up: `${prefix}.w3`, down: `${prefix}.w2` });
@@ -153,13 +154,9 @@ function parseWidth(config: ConfigReader): number {
   return step * Math.ceil(Math.floor(multiplier * Math.floor((2 * stated) / 3)) / step);
 }
 
-/** `head_count_kv` has a 0 for each layer with a convolution; widths are the tensors'. */
+/** Widths are the tensors'. */
 function ggufKeys(metadata: GgufMetadata): Record<string, unknown> {
-  const counts = metadata.raw('attention.head_count_kv');
-  const list = Array.isArray(counts) ? (counts as number[]) : [];
-  const kvHeads = list.find((count) => count > 0) ?? metadata.integer('attention.head_count_kv', countRange);
-  if (list.some((count) => count !== 0 && count !== kvHeads))
-    throw metadata.unsupported('attention.head_count_kv', counts, 'layers with attention must be alike');
+  const { kvHeads, types } = ggufMixers<LayerType>(metadata, 'conv', 'full_attention');
   const keys = {
     model_type: metadata.arch === 'lfm2moe' ? 'lfm2_moe' : 'lfm2',
     num_key_value_heads: kvHeads,
@@ -167,7 +164,7 @@ function ggufKeys(metadata: GgufMetadata): Record<string, unknown> {
     norm_eps: metadata.positive('attention.layer_norm_rms_epsilon'),
     conv_L_cache: metadata.integer('shortconv.l_cache', countRange),
     block_auto_adjust_ff_dim: false,
-    ...(list.length > 0 && { layer_types: list.map((count) => (count === 0 ? 'conv' : 'full_attention')) }),
+    layer_types: types,
   };
   if (metadata.arch !== 'lfm2moe') return keys;
   const scoring = metadata.optionalInteger('expert_gating_func', { min: 0, max: 16 }) ?? 2;

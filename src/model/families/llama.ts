@@ -100,6 +100,8 @@ const traits: Readonly<Record<string, Trait>> = {
   smollm3: { required: [], attentionBias: 'flag', mlpBias: true, qkNorm: false, skipsRope: true },
   // For their attention (granite.ts, qwen3_5.ts, qwen3_moe.ts).
   granite: { required: [], attentionBias: 'flag', mlpBias: true, qkNorm: false },
+  granitemoe: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: false },
+  granitemoeshared: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: false },
   granitemoehybrid: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: false },
   qwen3_vl_text: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: 'head' },
   qwen3_moe: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: 'head' },

@@ -9,6 +9,15 @@ import { OTHERS, PUBLISHED } from '../testing/published_configs.js';
 import { weightBytes } from '../weights/model_map.js';
 import { loadFamilies, parseModelConfig, readModelConfig, supportedGguf, supportedModelTypes } from './registry.js';
 
+const hybrid = PUBLISHED['granite-4.0-h-1b']!.config;
+const tiny = {
+  ...hybrid,
+  intermediate_size: 512,
+  shared_intermediate_size: 1024,
+  num_local_experts: 64,
+  num_experts_per_tok: 6,
+};
+
 /** What the keys that matter here say, and the number of parameters that their cards tell, in millions. */
 const models: Record<
   string,
@@ -181,6 +190,13 @@ describe('published shapes', () => {
       millions: 79674.4,
       states: 36 * (2048 + 96) * 1024,
     },
+    'Granite 4 H 350M': {
+      config: PUBLISHED['granite-4.0-h-350m']!.config,
+      millions: 340,
+      states: 28 * (768 + 21) * 1024,
+    },
+    'Granite 4 H 1B': { config: hybrid, millions: 1462, states: 36 * (1536 + 39) * 1024 },
+    'Granite 4 H Tiny': { config: tiny, millions: 6939, states: 36 * (1536 + 39) * 1024 },
   };
   test.each(Object.keys(stateful))('%s: layers with a state, counted and planned', (name) => {
     const { config: raw, millions, states } = stateful[name]!;
@@ -258,12 +274,18 @@ describe('published shapes', () => {
     expect(attendsBothWays(config)).toBe(true);
   });
 
-  test("Granite 4's hybrid models are refused by their layers", () => {
-    const { config } = PUBLISHED['granite-4.0-350m']!;
-    const layerTypes = Array.from({ length: Number(config['num_hidden_layers']) }, (_, i) =>
-      i % 10 === 5 ? 'attention' : 'mamba',
-    );
-    expect(() => parseModelConfig({ ...config, layer_types: layerTypes })).toThrow(/layer_types "mamba".*Mamba/);
+  test.each<[change: Record<string, unknown>, message: RegExp]>([
+    [{ layer_types: undefined }, /every layer is recurrent/],
+    [{ layer_types: [...Array.from({ length: 39 }, () => 'attention'), 'linear'] }, /layer_types "linear".*'mamba'/],
+    [{ mamba_proj_bias: true }, /mamba_proj_bias true.*no bias/],
+    [{ time_step_limit: [0.001, 100] }, /time_step_limit.*not clamped/],
+    [{ mamba_n_groups: 5 }, /mamba_n_heads is 48.*multiple of mamba_n_groups \(5\)/],
+    [{ mamba_n_heads: 47, mamba_d_head: 'auto' }, /mamba_n_heads.*divisor/],
+    [{ mamba_d_state: 300 }, /mamba_d_state 300.*up to 256/],
+    [{ mamba_d_head: 12 }, /mamba_d_head 12.*multiples of 8/],
+    [{ mamba_d_conv: 9 }, /conv kernel 9/],
+  ])("Granite 4's hybrids are refused by what doesn't run: %o", (change, message) => {
+    expect(() => parseModelConfig({ ...hybrid, time_step_limit: [0, Infinity], ...change })).toThrow(message);
   });
 });
 

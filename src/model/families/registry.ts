@@ -44,8 +44,13 @@ const rows: FamilyRow[] = [
   },
   {
     family: async () => (await import('./granite.js')).granite,
-    models: { granite: 'GraniteForCausalLM', granitemoehybrid: 'GraniteMoeHybridForCausalLM' },
-    gguf: ['granite'],
+    models: {
+      granite: 'GraniteForCausalLM',
+      granitemoe: 'GraniteMoeForCausalLM',
+      granitemoeshared: 'GraniteMoeSharedForCausalLM',
+      granitemoehybrid: 'GraniteMoeHybridForCausalLM',
+    },
+    gguf: ['granite', 'granitemoe', 'granitehybrid'],
   },
   {
     family: async () => (await import('./gemma.js')).gemma,
@@ -150,11 +155,10 @@ const missing: readonly (readonly [name: RegExp, what: string, relatives: string
     'Gemma 3n has four residual streams that are mixed in each layer (AltUp), and embeddings for each layer',
     'gemma-4-e2b-it, gemma-4-e4b-it and gemma-3-1b-it do',
   ],
-  [/^granitehybrid/i, "Granite 4's hybrid models have Mamba-2 layers", 'granite-4.0-350m and granite-4.0-1b do'],
   [
-    /^(mamba|falcon_?(h1|mamba)|nemotron_?h|bamba|zamba)/i,
-    'it has Mamba layers',
-    'qwen3.5-0.8b to 9b and lfm2.5 have states, too, and do',
+    /^(mamba|falcon[-_]?(h1|mamba)|nemotron[-_]?h|bamba|zamba)/i,
+    'it has Mamba layers of another form',
+    'granite-4.0-h-350m and granite-4.0-h-1b have some, too, and do',
   ],
   [/^(rwkv|xlstm)/i, 'it has recurrent layers alone', 'qwen3.5-0.8b to 9b have some, and do'],
 ];

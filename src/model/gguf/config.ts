@@ -12,7 +12,7 @@ import type { FamilyGguf } from '../families/family.js';
 import { ggufFamily, notKnown, readModelConfig, supportedGguf } from '../families/registry.js';
 import { GgufMetadata } from '../config/config_reader.js';
 import { latentScale, type RopeScaling, yarnMscale } from '../config/rope_config.js';
-import type { TensorNames } from '../config/tensor_names.js';
+import type { DeltaNames, GatedMlpNames, TensorNames } from '../config/tensor_names.js';
 
 const positions = { min: 1, max: 2 ** 30 };
 
@@ -99,12 +99,19 @@ export async function ggufConfig(
   return { ...plain, layers, tensors: namesInFile(plain.tensors, gguf), mtp };
 }
 
-/** Files have q, k, v and z of linear attention apart, but for old ones. */
+/** Files have q, k, v and z of linear attention apart, but for old ones; and gate and up of an MLP, where they have a gate. */
 function namesInFile(tensors: TensorNames, gguf: GgufFile): TensorNames {
-  if (tensors.delta?.qkvz === undefined || [...gguf.tensors.keys()].some((name) => name.endsWith('.ssm_in.weight')))
-    return tensors;
-  const { qkvz: _, ...delta } = tensors.delta;
-  return { ...tensors, delta };
+  const has = (part: string): boolean => [...gguf.tensors.keys()].some((name) => name.endsWith(`.${part}.weight`));
+  const apart = <T extends GatedMlpNames>({ gateUp, ...names }: T, part: string) =>
+    gateUp === undefined || has(part) ? names : { ...names, gateUp };
+  const { gated, delta, experts } = tensors;
+  const { qkvz, ...others } = delta ?? {};
+  return {
+    ...tensors,
+    ...(gated && { gated: apart(gated, 'ffn_gate') }),
+    ...(experts && { experts: { ...experts, shared: apart(experts.shared, 'ffn_gate_shexp') } }),
+    ...(delta && qkvz !== undefined && !has('ssm_in') && { delta: others as DeltaNames }),
+  };
 }
 
 /** All of the experts' matrices are MXFP4; experts of all layers are kept alike. */
@@ -126,7 +133,8 @@ function asInFile(layer: LayerConfig, gguf: GgufFile, scaling: RopeScaling): Lay
     const scale = latentScale(attention.qkNopeHeadDim + attention.qkRopeHeadDim, scaling);
     return { ...layer, attention: { ...attention, rope: { ...attention.rope, scaling }, scale } };
   }
-  if (attention.kind === 'delta') return { ...layer, attention: { ...attention, rates: 'negative' } };
+  if (attention.kind === 'delta' || attention.kind === 'mamba')
+    return { ...layer, attention: { ...attention, rates: 'negative' } };
   if (attention.kind !== 'gqa') return layer;
   const has = (part: string): boolean => gguf.tensors.has(`blk.0.${part}.bias`);
   const bias = { q: has('attn_q'), k: has('attn_k'), v: has('attn_v'), o: has('attn_output') };

@@ -319,10 +319,10 @@ describe('what is no model for this runtime', () => {
     ],
     ['Gemma 3n', change({ 'general.architecture': text('gemma3n') }), 'unsupported', /AltUp/],
     [
-      'Granite with Mamba',
-      change({ 'general.architecture': text('granitehybrid') }),
+      'Mamba of another form',
+      change({ 'general.architecture': text('falcon-h1') }),
       'unsupported',
-      /Mamba-2.*granite-4.0-1b/,
+      /Mamba.*granite-4.0-h-1b/,
     ],
     ['no architecture', without('general.architecture'), 'format', /general\.architecture is null/],
     ['an adapter', change({ 'general.type': text('adapter') }), 'unsupported', /"adapter"; expected a 'model'/],

@@ -19,6 +19,7 @@ import {
   type DeltaNames,
   type ExpertNames,
   type GatedMlpNames,
+  type MambaNames,
   namesOf,
   numbered,
   type TensorNames,
@@ -171,6 +172,7 @@ export function ggufTensorIndex(gguf: GgufFile, { arch, family }: GgufArchitectu
     block.addParts<keyof typeof perLayerHalfParts>(perLayerHalfParts, names.perLayer ?? {});
     if (attention.kind === 'conv') block.addParts(convParts, namesOf(names, 'conv'), { taps: withAxis });
     else if (attention.kind === 'delta') addDelta(block, attention, namesOf(names, 'delta'), tiledHeads);
+    else if (attention.kind === 'mamba') addMamba(block, namesOf(names, 'mamba'));
     else if (attention.kind === 'gqa') {
       const { heads, kvHeads } = attention;
       const own = namesOf(names, 'gqa');
@@ -206,6 +208,19 @@ const inHalves =
 /** A convolution's taps with the axis that a checkpoint has between. */
 const withAxis: View = (entry) =>
   entry.shape.length === 2 ? { ...entry, shape: entry.shape.toSpliced(1, 0, 1) } : entry;
+
+/** What llama.cpp has as columns of one number, or by groups. */
+const flat: View = (entry) => ({ ...entry, shape: [entry.shape.reduce((a, b) => a * b, 1)] });
+
+function addMamba(block: Block, names: MambaNames): void {
+  block.addParts({ input: 'ssm_in', taps: 'ssm_conv1d', norm: 'ssm_norm', output: 'ssm_out' }, names, {
+    taps: withAxis,
+    norm: flat,
+  });
+  block.add(block.stored('ssm_a'), names.rates, flat);
+  block.add(block.stored('ssm_d'), names.skip, flat);
+  block.add(block.stored('ssm_dt.bias'), names.dtBias);
+}
 
 function addDelta(
   block: Block,

@@ -32,6 +32,7 @@ export const attentionKinds: Readonly<Record<AttentionSpecs['kind'], WeightKind<
   mla: { specs: mlaSpecs, bytes: mlaBytes },
   conv: recurrent,
   delta: recurrent,
+  mamba: recurrent,
 };
 
 const dense = { specs: denseMlpSpecs, bytes: denseMlpBytes };

@@ -155,6 +155,23 @@ const granite4 = {
   bos_token_id: 100257,
   eos_token_id: 100257,
 };
+const mambaLayers = (count: number, attention: readonly number[]): string[] =>
+  Array.from({ length: count }, (_, layer) => (attention.includes(layer) ? 'attention' : 'mamba'));
+/** Its hybrids. */
+const graniteHybrid = {
+  ...granite4,
+  position_embedding_type: 'nope',
+  rope_theta: 10000,
+  num_attention_heads: 12,
+  num_key_value_heads: 4,
+  mamba_n_heads: 48,
+  mamba_d_head: 64,
+  mamba_d_state: 128,
+  mamba_d_conv: 4,
+  mamba_n_groups: 1,
+  mamba_conv_bias: true,
+  mamba_proj_bias: false,
+};
 const granite4Generation = { bos_token_id: 100257, eos_token_id: 100257, pad_token_id: 100256 };
 const lfm2 = {
   architectures: ['Lfm2ForCausalLM'],
@@ -303,6 +320,20 @@ export const PUBLISHED: Readonly<Record<string, PublishedModel>> = {
     },
     generation: granite4Generation,
   },
+  'granite-4.0-h-350m': {
+    config: {
+      ...graniteHybrid,
+      residual_multiplier: 0.246,
+      logits_scaling: 3,
+      hidden_size: 768,
+      intermediate_size: 2048,
+      shared_intermediate_size: 2048,
+      num_hidden_layers: 32,
+      layer_types: mambaLayers(32, [10, 13, 17, 27]),
+      mamba_d_head: 32,
+    },
+    generation: granite4Generation,
+  },
   'lfm2-350m': {
     config: { ...lfm2, hidden_size: 1024, block_ff_dim: 6656, intermediate_size: 6656, num_attention_heads: 16 },
     generation: lfm2Generation,
@@ -335,6 +366,21 @@ export const PUBLISHED: Readonly<Record<string, PublishedModel>> = {
       num_key_value_heads: 4,
       num_hidden_layers: 40,
       layer_types: attentionLayers(40),
+    },
+    generation: granite4Generation,
+  },
+  'granite-4.0-h-1b': {
+    config: {
+      ...graniteHybrid,
+      attention_multiplier: 0.0078125,
+      residual_multiplier: 0.22,
+      logits_scaling: 6,
+      max_position_embeddings: 131072,
+      hidden_size: 1536,
+      intermediate_size: 4096,
+      shared_intermediate_size: 4096,
+      num_hidden_layers: 40,
+      layer_types: mambaLayers(40, [5, 15, 25, 35]),
     },
     generation: granite4Generation,
   },

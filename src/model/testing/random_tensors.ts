@@ -1,4 +1,4 @@
-import { type GatedMlpNames, numbered } from '../config/tensor_names.js';
+import { type ExpertNames, type GatedMlpNames, numbered } from '../config/tensor_names.js';
 import type {
   ConvConfig,
   DeltaConfig,
@@ -6,6 +6,7 @@ import type {
   GqaConfig,
   InputsConfig,
   LayerConfig,
+  MambaConfig,
   MlaConfig,
   ModelConfig,
 } from '../config/model_config.js';
@@ -65,6 +66,7 @@ export function modelTensors(config: ModelConfig): TensorRecipe[] {
       gqaTensors(lists, `${at}.self_attn`, hiddenSize, attention, config.tensors.gqa?.qkv !== undefined);
     else if (attention.kind === 'mla') mlaTensors(lists, `${at}.self_attn`, hiddenSize, attention);
     else if (attention.kind === 'conv') convTensors(lists, `${at}.conv`, hiddenSize, attention);
+    else if (attention.kind === 'mamba') mambaTensors(lists, `${at}.mamba`, hiddenSize, attention);
     else deltaTensors(lists, `${at}.linear_attn`, hiddenSize, attention, config.tensors.delta?.qkvz !== undefined);
     const { attentionOutNorm, mlpOutNorm, layerScale } = numbered(config.tensors, layer);
     if (perLayer) {
@@ -88,7 +90,9 @@ export function modelTensors(config: ModelConfig): TensorRecipe[] {
       list.push({ name: expertScale, shape: [mlp.numExperts], mean: 1, deviation: 0.3 });
       for (let expert = 0; expert < mlp.numExperts; expert++)
         mlpTensors(lists, gate.replace('{expert}', `${expert}`).replace('.gate_proj', ''), hiddenSize, mlp.width);
-    } else if (mlp.kind === 'experts')
+    } else if (mlp.kind === 'experts' && config.tensors.experts?.stacks)
+      stackTensors(lists, numbered(config.tensors.experts, layer), hiddenSize, mlp);
+    else if (mlp.kind === 'experts')
       expertTensors(lists, `${at}.mlp`, hiddenSize, mlp, mlp.sharedGate ? 'shared_expert' : 'shared_experts');
     else if (mlp.kind === 'gated')
       mlpTensors(lists, `${at}.mlp`, hiddenSize, mlp.width, mlp.bias, fusedNames(config.tensors.gated!, layer));
@@ -235,6 +239,24 @@ function deltaTensors(
   linear(`${at}.out_proj`, hiddenSize, values, 1);
 }
 
+/** Decays likewise. */
+function mambaTensors({ list, linear }: Lists, at: string, hiddenSize: number, config: MambaConfig): void {
+  const { keyHeads, valueHeads, keyDim, valueDim, taps } = config;
+  const values = valueHeads * valueDim;
+  const channels = 2 * keyHeads * keyDim + values;
+  const vector = (name: string, length: number, mean: number, deviation: number): void => {
+    list.push({ name: `${at}.${name}`, shape: [length], mean, deviation });
+  };
+  linear(`${at}.in_proj`, values + channels + valueHeads, hiddenSize, 1.5);
+  list.push({ name: `${at}.conv1d.weight`, shape: [channels, 1, taps], mean: 0, deviation: 0.7 });
+  if (config.convBias) vector('conv1d.bias', channels, 0, 0.5);
+  vector('A_log', valueHeads, 0, 1.2);
+  vector('dt_bias', valueHeads, -2, 2);
+  vector('D', valueHeads, 1, 0.5);
+  vector('norm.weight', values, 1, 0.2);
+  linear(`${at}.out_proj`, hiddenSize, values, 1);
+}
+
 function mlaTensors({ norm, linear }: Lists, at: string, hiddenSize: number, config: MlaConfig): void {
   const { heads, qLoraRank, kvLoraRank, qkNopeHeadDim: nope, qkRopeHeadDim: rope, vHeadDim, bias } = config;
   if (qLoraRank === null) {
@@ -271,6 +293,20 @@ function mlpTensors(
     linear(`${at}.up_proj`, width, hiddenSize, gain, bias);
   }
   linear(fused?.down ?? `${at}.down_proj`, hiddenSize, width, 1 / gain ** 2, bias);
+}
+
+/** Experts in stacks, with gate and up in one; and the shared ones. */
+function stackTensors(lists: Lists, names: ExpertNames, hiddenSize: number, config: ExpertsConfig): void {
+  const { numExperts: count, width, sharedWidth } = config;
+  const { stacks, router, shared } = names;
+  lists.linear(router, count, hiddenSize, 1);
+  lists.list.push(
+    { name: stacks!.gateUp, shape: [count, 2 * width, hiddenSize], mean: 0, deviation: 1.3 / Math.sqrt(hiddenSize) },
+    { name: stacks!.down, shape: [count, hiddenSize, width], mean: 0, deviation: 1 / Math.sqrt(width) },
+  );
+  if (sharedWidth === 0) return;
+  lists.linear(shared.gateUp!, 2 * sharedWidth, hiddenSize, 1.3);
+  lists.linear(shared.down, hiddenSize, sharedWidth, 1);
 }
 
 function expertTensors(lists: Lists, at: string, hiddenSize: number, config: ExpertsConfig, shared: string): void {

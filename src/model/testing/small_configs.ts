@@ -11,6 +11,19 @@ export const LINEAR_ATTENTION = {
   linear_value_head_dim: 24,
 };
 
+/** Mamba-2, three layers of it and one of heads. */
+export const STATE_SPACE = {
+  model_type: 'granitemoehybrid',
+  num_hidden_layers: 4,
+  layer_types: ['mamba', 'attention', 'mamba', 'mamba'],
+  head_dim: undefined,
+  num_local_experts: 0,
+  shared_intermediate_size: 100,
+  attention_multiplier: 0.3,
+  mamba_n_heads: 8,
+  mamba_d_state: 24,
+};
+
 /** Experts with kv heads; a dense layer among them. */
 export const EXPERTS = {
   model_type: 'qwen3_moe',

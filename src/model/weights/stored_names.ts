@@ -137,7 +137,7 @@ function patchRows(entry: TensorEntry, rows: number, patch: number): TensorEntry
 }
 
 /**
- * A layer's stacks of experts as tensors of each expert, in place of the stacks.
+ * A layer's stacks of experts as tensors of each expert, in place of the stacks, whatever `names` calls those.
  *
  *   experts.gate_up_proj [experts, 2 width, hidden] and experts.down_proj [experts, hidden, width], gate first
  *
@@ -164,6 +164,7 @@ function unstack(
     const stored = ['', '_blocks', '_scales', '_bias'].map((end) =>
       names.gate.replace('{expert}.gate_proj', `${stack}${end}`),
     );
+    if (names.stacks) stored[0] = names.stacks[step === 2 ? 'gateUp' : 'down'];
     const [plain, blocks, scales, bias] = stored.map((name) => tensors.get(name));
     for (let expert = 0; expert < numExperts; expert++) {
       for (const [index, part] of parts.entries()) {

@@ -72,7 +72,7 @@ export function layerExchanges(stage: StageStep, work: ModelWork, mlp: MlpKind):
     cargo: cargo.kind === 'segments' ? { ...cargo, squares: true } : cargo,
   }));
   return withMessages([
-    exchange('qk_norm', work.widths.squares === undefined ? [] : squares),
+    exchange('norm', work.widths.squares === undefined ? [] : squares),
     exchange('queries', queryRoutes(topology, index, role)),
     exchange(
       sharers === undefined ? 'copies' : sharers > 1 ? 'partials' : 'attended',

@@ -16,7 +16,7 @@ import { Engine, type EngineOptions, type EngineRequest } from '../engine.js';
 import { placing } from '../rank_balance.js';
 import { Ngrams } from './ngrams.js';
 import { MAX_DRAFTS, Speculation } from './speculation.js';
-import { CONVOLUTIONS, EXPERTS, LINEAR_ATTENTION, SINKS } from '../../../model/testing/small_configs.js';
+import { CONVOLUTIONS, EXPERTS, LINEAR_ATTENTION, SINKS, STATE_SPACE } from '../../../model/testing/small_configs.js';
 
 const adapter = (await testAdapters()).at(-1)!;
 const VOCAB = 320;
@@ -30,6 +30,7 @@ const FAMILIES: Readonly<Record<string, Record<string, unknown>>> = {
   latent: { model_type: 'deepseek_v3' },
   convolutions: CONVOLUTIONS,
   'linear attention': LINEAR_ATTENTION,
+  'state spaces': STATE_SPACE,
 };
 const PLANS: readonly (readonly [name: string, ranks: number, batches: number])[] = [
   ['single', 1, 1],

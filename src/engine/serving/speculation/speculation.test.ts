@@ -19,7 +19,7 @@ import type { RankRunner } from '../../ranks/rank_runner.js';
 import { DraftModel, ModelDrafter } from './draft_model.js';
 import { Ngrams } from './ngrams.js';
 import { type Drafter, MAX_DRAFTS, Speculation } from './speculation.js';
-import { CONVOLUTIONS, EXPERTS, LINEAR_ATTENTION, SINKS } from '../../../model/testing/small_configs.js';
+import { CONVOLUTIONS, EXPERTS, LINEAR_ATTENTION, SINKS, STATE_SPACE } from '../../../model/testing/small_configs.js';
 
 const adapter = (await testAdapters()).at(-1)!;
 const VOCAB = 320;
@@ -54,6 +54,7 @@ const models = {
   latent: model(23, { model_type: 'deepseek_v3' }),
   convolutions: model(33, CONVOLUTIONS),
   linearAttention: model(34, LINEAR_ATTENTION),
+  stateSpaces: model(37, STATE_SPACE),
 } satisfies Record<string, RandomModelOptions>;
 type ModelName = keyof typeof models;
 
@@ -190,6 +191,7 @@ const SETUPS: readonly Setup[] = [
   ['latent, tp+sp', 'latent', two('tp+sp'), {}],
   ['latent, token', 'latent', two('token'), {}],
   ['linear attention, tp', 'linearAttention', two('tp'), {}],
+  ['state spaces, tp', 'stateSpaces', two('tp'), {}],
   ['linear attention, tp on more ranks than heads', 'linearAttention', two('tp', 3), {}],
   ['convolutions, adp', 'convolutions', two('adp'), {}],
   ['linear attention, pp', 'linearAttention', { ...two('pp'), batches: 2 }, {}],

@@ -5,6 +5,7 @@ import { drawn } from '../../../gpu/testing/draw.js';
 import { nth } from '../../../base/lists.js';
 import { makeRandomModel, type RandomModel, type RandomModelOptions } from '../../../model/testing/random_model.js';
 import { mergedWeights, randomAdapter, type RandomAdapterOptions } from '../../../model/testing/random_adapter.js';
+import { STATE_SPACE } from '../../../model/testing/small_configs.js';
 import { familyLogits } from '../../../model/testing/reference/families.js';
 import { referenceLogits, type WeightMap } from '../../../model/testing/reference/reference.js';
 import type { LoadOptions, Model, WeightType } from '../../contracts/api.js';
@@ -64,7 +65,7 @@ const sameBits = (a: readonly Float32Array[], b: readonly Float32Array[]): boole
 
 /** All that mixes tokens, and dense MLPs. */
 const ALL =
-  /layers\.\d+\.((self_attn|linear_attn|conv)\.\w*_(proj\w*|qkv|z|b|a|qkvz|ba|mqa)|(mlp|feed_forward)\.\w+)\.weight$/;
+  /layers\.\d+\.((self_attn|linear_attn|conv|mamba)\.\w*_(proj\w*|qkv|z|b|a|qkvz|ba|mqa)|(mlp|feed_forward|shared_mlp)\.\w+)\.weight$/;
 
 const recurrentModels = {
   lfm2: {
@@ -91,6 +92,7 @@ const recurrentModels = {
       linear_conv_kernel_dim: 4,
     },
   },
+  granite: { seed: 50, config: STATE_SPACE },
 } satisfies Record<string, RandomModelOptions>;
 
 const models = { ...contractModels, ...recurrentModels };
@@ -226,6 +228,14 @@ const merged: readonly MergedCase[] = [
     load: { plan: 'tp', ranks: 2 },
   },
   {
+    name: 'granite 4, state spaces, q8, two ranks',
+    model: recurrentModels.granite,
+    of: { seed: 18, targets: ALL },
+    scale: 2,
+    weights: 'q8',
+    load: { plan: 'tp', ranks: 2 },
+  },
+  {
     name: 'deepseek_v3, experts of both kinds and routers, two ranks',
     model: { seed: 48, config: { model_type: 'deepseek_v3', num_experts_per_tok: 8, topk_group: 4 } },
     of: { seed: 16, targets: /mlp\.(gate|[\w.]+_proj)\.weight$/ },
@@ -308,7 +318,7 @@ describe('an adapter is as good as merged weights', () => {
       try {
         const length = 40;
         const logitsOf = (values: WeightMap): Float64Array[] =>
-          !/^(phi3|starcoder2|gemma|lfm2|qwen3_5|qwen3_next)/.test(made.config.architecture)
+          !/^(phi3|starcoder2|gemma|granitemoe|lfm2|qwen3_5|qwen3_next)/.test(made.config.architecture)
             ? referenceLogits(apart.config, values, somePrompt(length))
             : familyLogits(raw, values, somePrompt(length));
         const expected = logitsOf(mergedWeights(base, own, scale));

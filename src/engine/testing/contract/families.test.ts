@@ -9,6 +9,7 @@ import { expertsOf } from '../../../model/config/model_config.js';
 import { modelToGguf } from '../../../model/testing/gguf/model.js';
 import { findLlamaCpp, llamaCppLogits } from '../../../model/testing/llama_cpp.js';
 import type { RandomModelOptions } from '../../../model/testing/random_model.js';
+import { STATE_SPACE } from '../../../model/testing/small_configs.js';
 import { familyLogits } from '../../../model/testing/reference/families.js';
 import type { LoadOptions, Model } from '../../contracts/api.js';
 import { load } from '../../faces/load.js';
@@ -79,6 +80,8 @@ const granite4 = {
   residual_multiplier: 0.22,
   logits_scaling: 4,
 };
+
+const graniteHybrid = { ...granite4, ...STATE_SPACE };
 
 /** Odd shapes, windows that are no multiples of anything, contexts beyond windows, chunks and prompt steps. */
 const cases: Record<string, FamilyCase> = {
@@ -326,6 +329,85 @@ const cases: Record<string, FamilyCase> = {
     },
     tokens: 40,
     llamaCpp: 1e-5,
+  },
+  'granite 3, experts': {
+    options: {
+      seed: 84,
+      config: {
+        ...granite4,
+        model_type: 'granitemoe',
+        shared_intermediate_size: undefined,
+        num_local_experts: 5,
+        num_experts_per_tok: 2,
+        intermediate_size: 40,
+      },
+    },
+    tokens: 40,
+    llamaCpp: 1e-5,
+  },
+  'granite 3, experts, one shared': {
+    options: {
+      seed: 85,
+      config: {
+        ...granite4,
+        model_type: 'granitemoeshared',
+        num_local_experts: 8,
+        num_experts_per_tok: 3,
+        intermediate_size: 24,
+        tie_word_embeddings: true,
+      },
+    },
+    tokens: 300,
+    llamaCpp: 1e-5,
+  },
+  'granite 4, hybrid': {
+    options: { seed: 81, config: graniteHybrid },
+    tokens: 300,
+    recurrent: true,
+    llamaCpp: 1e-5,
+  },
+  'granite 4, hybrid, with positions and experts, tied': {
+    options: {
+      seed: 82,
+      config: {
+        ...graniteHybrid,
+        layer_types: ['mamba', 'mamba', 'attention'],
+        num_hidden_layers: 3,
+        position_embedding_type: 'rope',
+        num_key_value_heads: 1,
+        mamba_n_heads: 4,
+        mamba_d_state: 16,
+        mamba_d_conv: 3,
+        num_local_experts: 6,
+        num_experts_per_tok: 2,
+        intermediate_size: 40,
+        tie_word_embeddings: true,
+      },
+    },
+    tokens: 60,
+    recurrent: true,
+    llamaCpp: 1e-5,
+  },
+  // llama.cpp normalises each group by itself.
+  'granite 4, hybrid of 3 groups, uneven heads, without a bias': {
+    options: {
+      seed: 83,
+      config: {
+        ...graniteHybrid,
+        layers_block_type: ['attention', 'mamba', 'mamba'],
+        layer_types: undefined,
+        num_hidden_layers: 3,
+        hidden_size: 72,
+        num_attention_heads: 9,
+        num_key_value_heads: 9,
+        mamba_n_groups: 3,
+        mamba_n_heads: 6,
+        mamba_d_head: 'auto',
+        mamba_conv_bias: false,
+      },
+    },
+    tokens: 60,
+    recurrent: true,
   },
   'ministral3, a temperature from position 16 on': {
     options: {

@@ -150,10 +150,7 @@ class GqaProgram implements AttentionProgram {
     }
     const size = rows.rows * Math.max(shape.outStride, 32) * 4;
     this.#attended = scratch.createBuffer(paddedName(`${role} attended`, heads * config.headDim), size);
-    this.#wholeNorm =
-      config.qkNorm === 'whole' && alike.weights.length > 0
-        ? new WholeNorm(stage, config, rows, alike.suffix)
-        : undefined;
+    this.#wholeNorm = config.qkNorm === 'whole' && alike.weights.length > 0 ? new WholeNorm(alike, rows) : undefined;
     this.#output = RowParallelLinear.ofHeads(alike, rows);
   }
 
@@ -371,19 +368,11 @@ class WholeNorm {
   readonly #segments: number;
 
   constructor(
-    readonly stage: StageContext,
-    readonly config: GqaConfig,
+    readonly of: AlikeLayers<GqaConfig, GqaWeights>,
     readonly rows: StageRows,
-    suffix: string,
   ) {
-    this.#segments = attentionSegments(config).total;
-    const shape = {
-      name: `qk squares${suffix}`,
-      cut: 'heads',
-      width: 2,
-      apart: true,
-    } as const;
-    this.#sums = new RowParallelLinear(stage, rows, shape);
+    this.#segments = attentionSegments(of.config).total;
+    this.#sums = RowParallelLinear.ofSquares(of, rows);
   }
 
   /**
@@ -393,13 +382,14 @@ class WholeNorm {
   record(recorder: RankRecorder, projected: SpreadAttention | undefined, weight: Buffer | undefined): void {
     const { parts } = this.#sums;
     const x = projected?.ownQueries;
-    if (!x || !weight || !parts) return this.#sums.recordExchange(recorder, 'qk_norm');
+    if (!x || !weight || !parts) return this.#sums.recordExchange(recorder, 'norm');
     const stride = projected.input.queryStride;
-    const { heads, kvHeads, headDim } = this.config;
+    const { stage, config } = this.of;
+    const { heads, kvHeads, headDim } = config;
     const { rows } = this.rows;
     const [qTotal, kTotal] = [heads * headDim, kvHeads * headDim];
     const [qWidth, kWidth] = [qTotal / this.#segments, kTotal / this.#segments];
-    const held = this.stage.topology.holder.heads;
+    const held = stage.topology.holder.heads;
     const kStart = held.length * qWidth;
     let before = 0;
     for (const [first, end] of runsOf(held)) {
@@ -419,7 +409,7 @@ class WholeNorm {
       );
       before += end - first;
     }
-    this.#sums.recordExchange(recorder, 'qk_norm');
+    this.#sums.recordExchange(recorder, 'norm');
     recorder.dispatch(
       scaleHeads,
       {
@@ -431,7 +421,7 @@ class WholeNorm {
         stride,
         qTotal,
         kTotal,
-        eps: this.stage.config.norm.eps,
+        eps: stage.config.norm.eps,
       },
       { squares: parts.buffer, weight, x },
     );

@@ -90,6 +90,11 @@ export class RowParallelLinear {
     return new RowParallelLinear(stage, rows, { name: `o${suffix}`, cut: 'heads' });
   }
 
+  /** Sums of squares for a norm over all heads, which are added up in order: two by attention segment. */
+  static ofSquares({ stage, suffix }: AlikeLayers<unknown, unknown>, rows: StageRows): RowParallelLinear {
+    return new RowParallelLinear(stage, rows, { name: `squares${suffix}`, cut: 'heads', width: 2, apart: true });
+  }
+
   /** Elements that a prompt row takes of the widest buffer. */
   static widestRow(stage: StageContext, cut: RowParallelShape['cut'], gatheredPlaces = 0): number {
     const { topology, hiddenStride } = stage;

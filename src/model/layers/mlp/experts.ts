@@ -266,10 +266,12 @@ class ExpertProgram implements MlpProgram {
   }
 
   get #choice() {
-    const { config } = this.of.alike;
+    const { config, stage } = this.of.alike;
     const { numExperts: experts, expertsPerToken: topK, numGroups: groups, topkGroups, scoring, method } = config;
-    const { normTopkProb, routedScalingFactor, correctionBias } = config;
+    const { normTopkProb, correctionBias } = config;
     const chosen = { experts, topK, groups, topkGroups, scoring, method };
+    // Outputs go onto x by their weights alone.
+    const routedScalingFactor = config.routedScalingFactor * stage.config.residualScale;
     return { ...chosen, normTopkProb, routedScalingFactor, correctionBias };
   }
 

@@ -3,13 +3,38 @@ import { grouped } from '../../../base/math.js';
 import { range, sum } from '../../../base/lists.js';
 import {
   type AttentionConfig,
+  type DeltaConfig,
   isRecurrent,
+  type MambaConfig,
   type ModelConfig,
   type RecurrentConfig,
 } from '../../config/model_config.js';
-import { type Contraction, type HeldSegments, holdSegments, type LayerSlice } from '../../shape.js';
+import {
+  type Contraction,
+  type HeldSegments,
+  holdSegments,
+  type LayerSlice,
+  type Span,
+  spanLength,
+} from '../../shape.js';
 import type { LayerCache } from '../attention/cache.js';
 import type { StageContext } from '../layer.js';
+
+export type LinearConfig = DeltaConfig | MambaConfig;
+
+/** A lone key head of Mamba-2 is every rank's. */
+export const sharesKeys = ({ kind, keyHeads }: LinearConfig): boolean => kind === 'mamba' && keyHeads === 1;
+
+/** Value heads that go together: those of a key head that ranks don't share. */
+const headsTogether = (config: LinearConfig): number => (sharesKeys(config) ? 1 : config.valueHeads / config.keyHeads);
+
+/** Elements of q, and of k, of the value heads' elements [start, end). */
+export function keysOf(config: LinearConfig, { start, end }: { readonly start: number; readonly end: number }): Span {
+  const { keyDim, valueDim } = config;
+  if (sharesKeys(config)) return [0, end > start ? keyDim : 0];
+  const each = headsTogether(config) * valueDim;
+  return [(start / each) * keyDim, (end / each) * keyDim];
+}
 
 /**
  * How ranks cut a recurrent mixer: its output's contraction in as many segments as attention has kv heads, as even as whole heads of
@@ -21,7 +46,7 @@ const recurrentSegments = (config: RecurrentConfig): Contraction =>
     : {
         modelInFeatures: config.valueHeads * config.valueDim,
         total: config.segments,
-        align: (config.valueHeads / config.keyHeads) * config.valueDim,
+        align: headsTogether(config) * config.valueDim,
       };
 
 /** Those of a rank's slice: a run of neighbours. */
@@ -32,22 +57,29 @@ export const heldSegments = (config: RecurrentConfig, { heads }: Pick<LayerSlice
 export function mixerWidths(config: RecurrentConfig, { start, end } = { start: 0, end: 0 }) {
   const values = end - start;
   // B, C and x: x goes through the convolution.
-  if (config.kind === 'conv') return { projected: 3 * values, channels: values, values, valueHeads: 0, memory: 0 };
-  const { keyHeads: keys, valueHeads: all, keyDim, valueDim } = config;
-  const valueHeads = values / valueDim;
-  const channels = ((2 * valueHeads * keys) / all) * keyDim + values;
-  // q, k and v, which do; z, b and a. `memory`: of the delta rule.
-  return { projected: channels + values + 2 * valueHeads, channels, values, valueHeads, memory: values * keyDim };
+  if (config.kind === 'conv')
+    return { projected: 3 * values, channels: values, keys: [0, 0] as Span, values, valueHeads: 0, memory: 0 };
+  const keys = keysOf(config, { start, end });
+  const valueHeads = values / config.valueDim;
+  const channels = 2 * spanLength(keys) + values;
+  const gates = (config.kind === 'delta' ? 2 : 1) * valueHeads;
+  // q, k and v, which do; z, and of each value head b and a, or dt. `memory`: of the value heads.
+  return { projected: channels + values + gates, channels, keys, values, valueHeads, memory: values * config.keyDim };
 }
 
-/** Bytes of a sequence's whole state in a layer, by attention segment; undefined where it has none. */
-export function stateSegments(attention: AttentionConfig): number[] | undefined {
+/** Bytes of a sequence's state in a layer: by attention segment, and what each rank with some of it has besides; undefined without one. */
+export function stateBytes(
+  attention: AttentionConfig,
+): { readonly segments: readonly number[]; readonly shared: number } | undefined {
   if (!isRecurrent(attention)) return undefined;
-  return range(0, attention.segments).map((segment) => {
+  const taps = attention.taps - 1;
+  const shared = attention.kind !== 'conv' && sharesKeys(attention) ? taps * 2 * attention.keyDim * 4 : 0;
+  const segments = range(0, attention.segments).map((segment) => {
     const held = heldSegments(attention, { heads: [[segment, segment + 1]] });
-    const { channels, memory } = mixerWidths(attention, held);
-    return ((attention.taps - 1) * channels + memory) * 4;
+    const { channels, memory, values } = mixerWidths(attention, held);
+    return (taps * channels + memory) * 4 - (values > 0 ? shared : 0);
   });
+  return { segments, shared };
 }
 
 /** A run of a whole state's numbers. */
@@ -55,7 +87,7 @@ export type Strip = readonly [at: number, length: number];
 
 /**
  * Which f32 numbers of a layer's whole state a rank's slice has, in the order of each of its buffers: the whole is the convolution's
- * [taps - 1][channels], and behind it the delta rule's memory [value heads]. Undefined where the layer has none.
+ * [taps - 1][channels], and behind it the memories [value heads]. Undefined where the layer has none.
  */
 export function stateStrips(
   attention: AttentionConfig,
@@ -65,15 +97,18 @@ export function stateStrips(
   const whole = { start: 0, end: recurrentSegments(attention).modelInFeatures };
   const { channels: all, memory } = mixerWidths(attention, whole);
   const { start, end } = heads.length > 0 ? heldSegments(attention, { heads }) : { start: 0, end: 0 };
-  const before = mixerWidths(attention, { start: 0, end: start });
   const held = mixerWidths(attention, { start, end });
   // Channels of q, of k and of v, one after the other; or of x alone.
   const keys = (all - whole.end) / 2;
-  const ownKeys: Strip = [(before.channels - start) / 2, (held.channels - held.values) / 2];
-  const runs: readonly Strip[] = [ownKeys, [keys + ownKeys[0], ownKeys[1]], [2 * keys + start, held.values]];
+  const [first, ownKeys] = [held.keys[0], spanLength(held.keys)];
+  const runs: readonly Strip[] = [
+    [first, ownKeys],
+    [keys + first, ownKeys],
+    [2 * keys + start, held.values],
+  ];
   const taps = attention.taps - 1;
   const conv = range(0, taps).flatMap((tap) => runs.map(([at, length]): Strip => [tap * all + at, length]));
-  const rule: Strip[] = [[taps * all + before.memory, held.memory]];
+  const rule: Strip[] = [[taps * all + (memory / whole.end) * start, held.memory]];
   const buffers = [conv, rule].map((strips) => strips.filter(([, length]) => length > 0));
   return { length: taps * all + memory, buffers: buffers.filter((strips) => strips.length > 0) };
 }
@@ -84,7 +119,12 @@ const [LEAST_KEPT, MOST_KEPT] = [2, 32];
 
 /** States that are kept of a model, for sequences that begin like others; 0 where it has no layers with a state. */
 export function keptStates({ layers }: Pick<ModelConfig, 'layers'>): number {
-  const bytes = sum(layers.flatMap(({ attention }) => stateSegments(attention) ?? []));
+  const bytes = sum(
+    layers.map(({ attention }) => {
+      const { segments, shared } = stateBytes(attention) ?? { segments: [], shared: 0 };
+      return sum(segments) + shared;
+    }),
+  );
   return bytes === 0 ? 0 : Math.min(MOST_KEPT, Math.max(LEAST_KEPT, Math.floor(KEPT_BYTES / bytes)));
 }
 

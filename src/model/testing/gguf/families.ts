@@ -6,7 +6,7 @@ import {
   type ModelConfig,
 } from '../../config/model_config.js';
 import type { RopeConfig } from '../../config/rope_config.js';
-import type { ReferenceTensor, WeightMap } from '../reference/reference.js';
+import type { WeightMap } from '../reference/reference.js';
 import { encoderParts } from './encoders.js';
 import { stackExperts } from './deepseek.js';
 import { f32, type GgufTensor, type GgufValue, u32 } from './file.js';
@@ -499,19 +499,4 @@ function gptOssParts(config: ModelConfig, attention: GqaConfig, weights: WeightM
         .replace('mlp.router.', 'ffn_gate_inp.')
         .replace('post_attention_layernorm', 'post_attention_norm'),
   };
-}
-
-/** Granite 4's MLP under Llama's names, gate and up apart. */
-export function sharedMlpApart(weights: WeightMap): WeightMap {
-  return new Map(
-    [...weights].flatMap(([name, { shape, data }]): [string, ReferenceTensor][] => {
-      const at = name.replace('shared_mlp.', 'mlp.').replace('output_linear', 'down_proj');
-      if (!at.includes('input_linear')) return [[at, { shape, data }]];
-      const [rows, columns] = [shape[0]! / 2, shape[1]!];
-      return ['gate_proj', 'up_proj'].map((part, half) => [
-        at.replace('input_linear', part),
-        { shape: [rows, columns], data: data.slice(half * rows * columns, (half + 1) * rows * columns) },
-      ]);
-    }),
-  );
 }

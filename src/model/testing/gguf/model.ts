@@ -5,15 +5,18 @@
 
 import {
   attentionOf,
+  expertsOf,
   type GqaConfig,
+  hasState,
   type ModelConfig,
   type RopeConfig,
   type RopeScaling,
 } from '../../config/model_config.js';
 import { deepseekParts } from './deepseek.js';
-import { familyParts, sectionsValue, sharedMlpApart } from './families.js';
+import { familyParts, sectionsValue } from './families.js';
 import type { WritableType } from '../../../loader/gguf/testing/quantise.js';
 import { f32, type GgufTensor, type GgufValue, text, u32, writeGguf } from './file.js';
+import { graniteKeys, hybridParts, interleavePairs, sharedMlpApart } from './granite.js';
 import { dummyVocabulary } from './vocabulary.js';
 import type { WeightMap } from '../reference/reference.js';
 
@@ -53,7 +56,9 @@ export function ggufContents(config: ModelConfig, weights: WeightMap, options: G
   const parts =
     attention.kind === 'mla'
       ? deepseekParts(config, attention, weights)
-      : (familyParts(config, attention, weights) ?? llamaParts(config, attention, weights));
+      : config.architecture.startsWith('granitemoe') && (expertsOf(config) || hasState(config))
+        ? hybridParts(config, attention, weights)
+        : (familyParts(config, attention, weights) ?? llamaParts(config, attention, weights));
   const { arch, metadata, tensors } = parts;
   // Of a layer without a window, where there are both kinds.
   const full = config.layers.find((layer) => layer.attention.kind === 'gqa' && layer.attention.window === undefined);
@@ -123,13 +128,7 @@ function llamaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMa
     'rope.dimension_count': u32(headDim),
     ...(rope?.sections && { 'rope.dimension_sections': sectionsValue(rope) }),
     ...(rope?.temperature && rope.scaling?.type === 'yarn' && ministralKeys(rope.temperature.beta, rope.scaling)),
-    ...(arch === 'granite' && {
-      'attention.scale': f32(attention.scale),
-      embedding_scale: f32(config.embeddingScale),
-      residual_scale: f32(config.residualScale),
-      logit_scale: f32(1 / config.logitScale),
-      'rope.scaling.finetuned': { type: 'bool' as const, value: rope !== null },
-    }),
+    ...(arch === 'granite' && graniteKeys(config, attention)),
   };
   const tensors = [...(arch === 'granite' ? sharedMlpApart(weights) : weights)].map(
     ([name, { shape, data }]): GgufTensor => {
@@ -176,18 +175,6 @@ const renames: [RegExp, string][] = [
 ];
 /** The name in a GGUF file of a tensor with a checkpoint's name; others stay. */
 const ggufName = (name: string) => renames.reduce((text, [from, to]) => text.replace(from, to), name);
-
-/** Rows of each head from halves (i, i + headDim / 2) to neighbours (2i, 2i + 1). */
-function interleavePairs(data: Float32Array, heads: number, headDim: number): Float32Array {
-  const columns = data.length / (heads * headDim);
-  const out = new Float32Array(data.length);
-  for (let row = 0; row < heads * headDim; row++) {
-    const inHead = row % headDim;
-    const to = row - inHead + (inHead % (headDim / 2)) * 2 + Math.floor(inHead / (headDim / 2));
-    out.set(data.subarray(row * columns, (row + 1) * columns), to * columns);
-  }
-  return out;
-}
 
 /** What llama.cpp divides each frequency by, as convert_hf_to_gguf.py computes it. */
 function llama3Divisors({ scaling, theta, dims }: RopeConfig): Float32Array {

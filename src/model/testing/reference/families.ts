@@ -1,6 +1,7 @@
 import { addAll, type Lookup, lookupIn, matVec, rmsNorm, rotatePair, type Vector, type WeightMap } from './math.js';
 import { encoderStates, isEncoder } from './encoders.js';
 import { gemma4Logits, gemma4States, isGemma4 } from './gemma4.js';
+import { mambaMixer } from './mamba.js';
 import { isRecurrentModel, recurrentLogits, recurrentStates } from './recurrent.js';
 
 /** A config.json, as it stands. */
@@ -14,6 +15,8 @@ interface Layer {
   readonly frequencies: readonly number[];
   readonly rotaryScale: number;
   readonly mlp: (x: Vector, prefix: string) => Vector;
+  /** In place of attention. */
+  readonly mixer?: (rows: readonly Vector[], prefix: string) => Vector[];
   /** What a query is multiplied by. */
   readonly temperature?: (position: number) => number;
 }
@@ -120,7 +123,7 @@ export function familyStates(
     const { attention: attends, mlp } = model.norms;
     const within = (name: string | undefined): string | undefined => name && at + name;
     const inputs = x.map((row) => norm(row, within(attends[0])));
-    const attended = attention(raw, model, layer, tensor, `${at}self_attn.`, inputs, norm);
+    const attended = layer.mixer?.(inputs, at) ?? attention(raw, model, layer, tensor, `${at}self_attn.`, inputs, norm);
     addAll(
       x,
       attended.map((row) => norm(row, within(attends[1]))),
@@ -250,13 +253,45 @@ function gated(tensor: Lookup, activation: (g: number) => number, width: number,
   };
 }
 
-/** Granite 4's: gate and up in one matrix, under names beside `mlp`. */
-function sharedMlp(tensor: Lookup, width: number): (x: Vector, at: string) => Vector {
+/**
+ * Granite 4's: gate and up in one matrix, under names beside `mlp`; beside it, in some, experts in stacks, the best by logits and softmax
+ * over those.
+ */
+function graniteMlp(raw: Raw, tensor: Lookup): (x: Vector, at: string) => Vector {
+  const glu = (x: Vector, gateUp: Float32Array, down: Float32Array): Vector => {
+    const both = matVec(gateUp, x);
+    const width = both.length / 2;
+    return matVec(
+      down,
+      both.slice(0, width).map((g, i) => silu(g) * both[width + i]!),
+    );
+  };
+  const shared = number(raw, 'shared_intermediate_size', 0);
+  const [count, width] = [number(raw, 'num_local_experts', 8), number(raw, 'intermediate_size')];
   return (x, at) => {
     const of = at.replace('.mlp.', '.shared_mlp.');
-    const both = matVec(tensor(`${of}input_linear.weight`, 2 * width, x.length), x);
-    const inner = both.slice(0, width).map((g, i) => silu(g) * both[width + i]!);
-    return matVec(tensor(`${of}output_linear.weight`, x.length, width), inner);
+    const beside = (): Vector =>
+      glu(
+        x,
+        tensor(`${of}input_linear.weight`, 2 * shared, x.length),
+        tensor(`${of}output_linear.weight`, x.length, shared),
+      );
+    const out = [shared > 0 ? beside() : new Float64Array(x.length)];
+    if (count === 0) return out[0]!;
+    const moe = at.replace('.mlp.', '.block_sparse_moe.');
+    const logits = matVec(tensor(`${moe}router.layer.weight`, count, x.length), x);
+    const best = [...logits.keys()].toSorted((a, b) => logits[b]! - logits[a]!);
+    const chosen = best.slice(0, number(raw, 'num_experts_per_tok', 2));
+    const exps = chosen.map((e) => Math.exp(logits[e]! - logits[chosen[0]!]!));
+    const total = exps.reduce((a, b) => a + b);
+    const gateUps = tensor(`${moe}input_linear.weight`, count, 2 * width, x.length);
+    const downs = tensor(`${moe}output_linear.weight`, count, x.length, width);
+    for (const [i, e] of chosen.entries()) {
+      const size = width * x.length;
+      const each = glu(x, gateUps.subarray(2 * e * size, 2 * (e + 1) * size), downs.subarray(e * size, (e + 1) * size));
+      addAll(out, [each], exps[i]! / total);
+    }
+    return out[0]!;
   };
 }
 
@@ -595,9 +630,12 @@ function modelOf(raw: Raw, tensor: Lookup): Model {
       };
     }
     case 'granite':
+    case 'granitemoe':
+    case 'granitemoeshared':
     case 'granitemoehybrid': {
       const hybrid = raw['model_type'] === 'granitemoehybrid';
-      const mlp = hybrid ? sharedMlp(tensor, number(raw, 'shared_intermediate_size')) : gated(tensor, silu, width);
+      const mlp = raw['model_type'] !== 'granite' ? graniteMlp(raw, tensor) : gated(tensor, silu, width);
+      const mixer = (rows: readonly Vector[], at: string): Vector[] => mambaMixer(raw, tensor, `${at}mamba.`, rows);
       const rotates = !hybrid || raw['position_embedding_type'] === 'rope';
       return {
         ...plain,
@@ -605,11 +643,12 @@ function modelOf(raw: Raw, tensor: Lookup): Model {
         residualScale: number(raw, 'residual_multiplier', 1),
         logitScale: 1 / number(raw, 'logits_scaling', 1),
         scale: number(raw, 'attention_multiplier', 1),
-        layer: () => ({
+        layer: (index) => ({
           window: Infinity,
           frequencies: rotates ? bases(number(raw, 'rope_theta', 1e4), dim) : [],
           rotaryScale: 1,
           mlp,
+          ...((types ?? (raw['layers_block_type'] as readonly string[] | undefined))?.[index] === 'mamba' && { mixer }),
         }),
       };
     }
