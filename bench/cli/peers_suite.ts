@@ -49,17 +49,11 @@ export async function runVisionSuite(options: Options, terminal: Terminal): Prom
   const model = await benchModel(options, terminal, embeddedVision);
   const weights = oneWeights(options, 'vision') ?? 'f32';
   const { options: load } = await requestFor(options, terminal, model, weights, undefined, []);
-  const inChrome = host === 'chrome' && existsSync(OWN_FOLDER);
+  const runs = options.integer('runs', 1) ?? 7;
+  const request: VisionRequest = { suite: 'vision', model, load, weights, runs };
+  if (host !== 'chrome' || !existsSync(OWN_FOLDER)) return runHosted(request, { host, model }, terminal);
   const folders = { [ORT_PATH]: packageFolder('onnxruntime-web'), [OWN_PATH]: OWN_FOLDER };
-  const request: VisionRequest = {
-    suite: 'vision',
-    model,
-    load,
-    weights,
-    runs: options.integer('runs', 1) ?? 7,
-    ...(inChrome && { packages: packages() }),
-  };
-  return runHosted(request, { host, model, ...(inChrome && { folders }) }, terminal);
+  return runHosted({ ...request, packages: packages() }, { host, model, folders }, terminal);
 }
 
 function packages(): PeerPackages {
