@@ -30,7 +30,7 @@ test('nothing is chosen that has no room, needs a licence, or is large for what 
   }
   await expect(load('auto', { memory: 10e6 })).rejects.toMatchObject({
     code: 'limit',
-    message: expect.stringContaining('smollm2-135m-instruct takes') as string,
+    message: expect.stringContaining('granite-4.0-h-350m takes') as string,
   });
   await expect(load('auto', { cluster: { servers: 'ws://127.0.0.1:1' } })).rejects.toMatchObject({
     code: 'usage',

@@ -371,7 +371,7 @@ describe('refusals name the key, the value and what is supported', () => {
       'unsupported',
       /use_bidirectional_attention "all"/,
     ],
-    ['Nemotron-H', { model_type: 'nemotron_h' }, 'unsupported', /Mamba layers.*qwen3.5-0.8b/],
+    ['Nemotron-H', { model_type: 'nemotron_h' }, 'unsupported', /Mamba layers.*granite-4.0-h-350m/],
     ['Gemma 3n, by class', { architectures: ['Gemma3nForConditionalGeneration'] }, 'unsupported', /AltUp/],
     ['a negative size', llama({ hidden_size: -8 }), 'config', /hidden_size is -8; expected an integer from 1/],
     ['a size of zero', llama({ num_hidden_layers: 0 }), 'config', /num_hidden_layers is 0/],
