@@ -104,7 +104,8 @@ describe('embeddings', () => {
       }
     }
     await one.dispose();
-    for (const plan of drawn(plans, 1, 'plans of embeddings')) {
+    // Chunks of a text on several ranks, whose rows come in any order.
+    for (const plan of new Set([plans[1]!, ...drawn(plans, 1, 'plans of embeddings')])) {
       const many = await open({ virtualRanks: plan.ranks !== undefined && !plan.workers, ...plan });
       const answer = many.generate(somePrompt(40, 9), { maxTokens: 12, ignoreEos: true });
       const both = await Promise.all((['mean', 'last'] as const).map((pooling) => many.embed(texts, { pooling })));

@@ -87,6 +87,8 @@ export class IterationRunner {
   readonly #rows = new Map<number, Row>();
   /** Sequences came or went since copies of heads shared them out. */
   #unbalanced = false;
+  /** Until the rows of a sequence's positions that were asked for last are told: ranks that have others may be quicker. */
+  readonly #told = new WeakMap<ScheduledSequence, Promise<void>>();
 
   constructor(
     readonly runner: Runner,
@@ -437,12 +439,13 @@ export class IterationRunner {
       const chunkEnd = (Math.floor(at / CHUNK_TOKENS) + 1) * CHUNK_TOKENS;
       const most = what === 'logits' ? LOGITS_ROWS : CHUNK_TOKENS;
       const run = { start: at, count: Math.min(most, end - at, chunkEnd - at) };
-      call(
-        this.runner.rowsOf(slot, what, run).then((rows) => {
-          if (sequence.status === 'finished') return; // aborted: they may be anything
-          this.#eachRow(rows, run.count, (i, row) => onRow(run.start + i, row), what);
-        }),
-      );
+      const before = this.#told.get(sequence)?.catch(() => {}); // the call that failed is told of already
+      const told = Promise.all([this.runner.rowsOf(slot, what, run), before]).then(([rows]) => {
+        if (sequence.status === 'finished') return; // aborted: they may be anything
+        this.#eachRow(rows, run.count, (i, row) => onRow(run.start + i, row), what);
+      });
+      this.#told.set(sequence, told);
+      call(told);
       at += run.count;
     }
   }
