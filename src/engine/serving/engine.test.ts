@@ -8,6 +8,7 @@ import { LINEAR_ATTENTION, STATE_SPACE } from '../../model/testing/small_configs
 import type { RandomModelOptions } from '../../model/testing/random_model.js';
 import { PrefillPool } from '../prefill/open_prefill.js';
 import { SplitkvPrefill } from '../prefill/open_prefill.js';
+import type { PrefillWorker } from '../contracts/prefill_worker.js';
 import type { DrawOptions } from '../contracts/rank.js';
 import type { RankGroup } from '../ranks/rank_group.js';
 import { RankRunner } from '../ranks/rank_runner.js';
@@ -316,6 +317,27 @@ describe('engine', () => {
   describe('prompts computed by a worker', () => {
     const openWorker = async (): Promise<SplitkvPrefill> =>
       new SplitkvPrefill((await openRunner({ adapter: adapter.name, model: llama, contextLength: 640 })).group);
+    /** The first prompts are handed over together, so that requests meet however fast the worker is. */
+    const together = (worker: SplitkvPrefill, atOnce = 4): PrefillWorker => {
+      let computed = 0;
+      let open = (): void => {};
+      const opened = new Promise<void>((resolve) => (open = resolve));
+      return {
+        kind: worker.kind,
+        atOnce,
+        adapter: worker.adapter,
+        weightBytes: worker.weightBytes,
+        async prefill(prompt, signal) {
+          const kv = await worker.prefill(prompt, signal);
+          if (++computed === atOnce) open();
+          await opened;
+          return kv;
+        },
+        assertUsable: () => worker.assertUsable(),
+        recover: () => worker.recover(),
+        dispose: () => worker.dispose(),
+      };
+    };
 
     const setups: Setup[] = [
       ['one rank, too few blocks', {}, { kvBlocks: 9 }],
@@ -331,7 +353,7 @@ describe('engine', () => {
       { timeout: 300_000 },
       async (_name, options, engineOptions) => {
         const expected = await alone();
-        const prefiller = await openWorker();
+        const prefiller = together(await openWorker());
         const { engine } = await open(options, { prefiller, ...engineOptions });
         const running = all.map((prompt, index) => ask(engine, { prompt, maxTokens, ...sampling(index) }));
         const dropped = ask(engine, { prompt: all[1]!, maxTokens, seed: 0 });
@@ -343,6 +365,7 @@ describe('engine', () => {
         expect(await dropped.ended).toBe('aborted');
         const { metrics } = engine;
         expect(metrics).toMatchObject({ running: 0, waiting: 0, kvBlocksFree: metrics.kvBlocks });
+        if (engineOptions.kvBlocks === 9) expect(metrics.preemptionsTotal).toBeGreaterThan(0);
         await engine.dispose();
       },
     );
