@@ -8,6 +8,13 @@ export interface Estimate {
   readonly high: number;
 }
 
+export const largestOf = (values: Float32Array): number =>
+  values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+
+/** The largest difference from what is expected, over its largest number; NaN where all of both are 0. */
+export const largestError = (found: ArrayLike<number>, expected: Float32Array): number =>
+  expected.reduce((most, value, at) => Math.max(most, Math.abs(value - found[at]!)), 0) / largestOf(expected);
+
 const RESAMPLES = 2000;
 const SEED = 1;
 

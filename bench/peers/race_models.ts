@@ -7,7 +7,7 @@ import { SplitkvError, throwIfAborted } from '../../src/base/errors.js';
 import { median } from '../../src/base/stats.js';
 import type { SuiteHooks } from '../document.js';
 import { interleave } from '../interleave.js';
-import { pairedRatio } from '../statistics.js';
+import { largestError, largestOf, pairedRatio } from '../statistics.js';
 import { countCalls, type GpuCalls } from './kernels/count_calls.js';
 import type { WeightType } from '../../shaders/linear/pack.js';
 import type { Answering, FilledContext, LeftOut, PeerAnswer, PeerModel } from './peer_model.js';
@@ -114,12 +114,11 @@ async function check(subject: Answering, { answer: ours, logits }: Expected, tol
     return checked;
   }
   const own = await subject.logits();
-  const largest = logits.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-  const error = logits.reduce((most, value, id) => Math.max(most, Math.abs(value - own[id]!)), 0) / largest;
+  const error = largestError(own, logits);
   if (!(error < tolerance)) throw wrong(`differs from ours by ${error.toPrecision(2)} of the largest logit`);
   // Close logits, yet another first token: only a near tie allows that.
   const [first] = answer.ids;
-  const margin = (logits[ours.ids[0]!]! - logits[first!]!) / largest;
+  const margin = (logits[ours.ids[0]!]! - logits[first!]!) / largestOf(logits);
   if (!(margin <= 2 * error)) throw wrong(`begins with token ${first} instead of ${ours.ids[0]}`);
   return { ...checked, error };
 }

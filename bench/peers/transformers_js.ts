@@ -5,7 +5,7 @@ import type { TensorReader } from '../../src/loader/index.js';
 import { attentionOf, type ModelConfig } from '../../src/model/config/model_config.js';
 import { DECODE_NAMES, decodeGraph } from './kernels/decode_graph.js';
 import { NO_F16 } from './ort_model.js';
-import type { Answering, FilledContext, PeerModel } from './peer_model.js';
+import type { Answering, FilledContext, PeerAnswer, PeerModel } from './peer_model.js';
 import { kvOf } from './peer_weights.js';
 
 /** The part of transformers.js that is used here. */
@@ -104,33 +104,10 @@ export async function openTransformers(places: TransformersPlaces, options: Tran
   };
   const answering = (prompt: readonly number[], context: FilledContext | undefined): Answering => ({
     async answer(maxTokens) {
-      const ids: number[] = [];
-      let first = 0;
-      let prompted = false;
-      const streamer = {
-        put(value: readonly (readonly bigint[])[]): void {
-          if (prompted) {
-            if (ids.length === 0) first = performance.now();
-            ids.push(...value[0]!.map(Number));
-          }
-          prompted = true; // what comes first is the prompt itself
-        },
-        end(): void {},
-      };
-      const dims = [1, prompt.length];
       const cache = context && cacheOf(context);
-      const started = performance.now();
-      await loaded.generate({
-        inputs: new Tensor('int64', BigInt64Array.from(prompt, BigInt), dims),
-        attention_mask: new Tensor('int64', new BigInt64Array(prompt.length).fill(1n), dims),
-        max_new_tokens: maxTokens,
-        do_sample: false,
-        streamer,
-        ...(cache && { past_key_values: cache }),
-      });
-      const tokenMs = (performance.now() - first) / (maxTokens - 1);
+      const answer = await greedyAnswer(loaded, Tensor, prompt, maxTokens, cache && { past_key_values: cache });
       await cache?.dispose(); // its own are left alone
-      return { ids, ttftMs: first - started, tokenMs };
+      return answer;
     },
   });
   return {
@@ -142,6 +119,40 @@ export async function openTransformers(places: TransformersPlaces, options: Tran
       await loaded.dispose();
     },
   };
+}
+
+/** @param more of `generate`'s options */
+export async function greedyAnswer(
+  loaded: Generating,
+  Tensor: TransformersModule['Tensor'],
+  prompt: readonly number[],
+  maxTokens: number,
+  more: object = {},
+): Promise<PeerAnswer> {
+  const ids: number[] = [];
+  let first = 0;
+  let prompted = false;
+  const streamer = {
+    put(value: readonly (readonly bigint[])[]): void {
+      if (prompted) {
+        if (ids.length === 0) first = performance.now();
+        ids.push(...value[0]!.map(Number));
+      }
+      prompted = true; // what comes first is the prompt itself
+    },
+    end(): void {},
+  };
+  const dims = [1, prompt.length];
+  const started = performance.now();
+  await loaded.generate({
+    inputs: new Tensor('int64', BigInt64Array.from(prompt, BigInt), dims),
+    attention_mask: new Tensor('int64', new BigInt64Array(prompt.length).fill(1n), dims),
+    max_new_tokens: maxTokens,
+    do_sample: false,
+    streamer,
+    ...more,
+  });
+  return { ids, ttftMs: first - started, tokenMs: (performance.now() - first) / (maxTokens - 1) };
 }
 
 /** Without the ids that end an answer, none ends one. */

@@ -8,6 +8,7 @@ import {
   cachedAs,
   endless,
   FOLDER,
+  greedyAnswer,
   onDevice,
   type TransformersOptions,
   transformersOf,
@@ -60,24 +61,7 @@ export async function openTransformersVision(
       return (await loaded.encode_image(given(pixels))).data;
     },
     async answer(ids, pixels, maxTokens) {
-      const made: number[] = [];
-      let prompted = false;
-      const streamer = {
-        put(value: readonly (readonly bigint[])[]): void {
-          if (prompted) made.push(...value[0]!.map(Number));
-          prompted = true; // what comes first is the prompt itself
-        },
-        end(): void {},
-      };
-      const dims = [1, ids.length];
-      await loaded.generate({
-        inputs: new Tensor('int64', BigInt64Array.from(ids, BigInt), dims),
-        attention_mask: new Tensor('int64', new BigInt64Array(ids.length).fill(1n), dims),
-        ...given(pixels),
-        max_new_tokens: maxTokens,
-        do_sample: false,
-        streamer,
-      });
+      const { ids: made } = await greedyAnswer(loaded, Tensor, ids, maxTokens, given(pixels));
       if (made.length !== maxTokens)
         throw new SplitkvError('internal', `it gave ${made.length} tokens instead of ${maxTokens}`);
       return made;

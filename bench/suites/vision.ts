@@ -18,7 +18,7 @@ import { Ort } from '../peers/ort.js';
 import { openTransformersVision, type VisionPeer } from '../peers/transformers_vision.js';
 import { randomPrompt } from '../prompt.js';
 import { pngOf, randomPicture } from '../random_picture.js';
-import { type Estimate, pairedRatio } from '../statistics.js';
+import { type Estimate, largestError, pairedRatio } from '../statistics.js';
 import { decimals, ratio } from '../table.js';
 import type { PlainLoadOptions } from './answers.js';
 
@@ -261,8 +261,7 @@ async function checked(
   tolerance: number,
 ): Promise<number> {
   const rows = await peer.encode(pixels);
-  const largest = expected.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-  const error = expected.reduce((most, value, at) => Math.max(most, Math.abs(value - rows[at]!)), 0) / largest;
+  const error = largestError(rows, expected);
   if (rows.length !== expected.length || !(error < tolerance))
     throw new SplitkvError('internal', `its rows differ from ours by ${error.toPrecision(2)}, so it isn't timed`);
   const answer = await peer.answer(ids, pixels, tokens.length);

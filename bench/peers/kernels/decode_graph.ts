@@ -1,7 +1,6 @@
-import { halfFromFloat } from '../../../shaders/linear/float16.js';
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import { unsupportedError } from '../../../src/base/errors.js';
-import { type ElementType, GraphBuilder, type OnnxModel, type Value } from '../onnx/graph.js';
+import { GraphBuilder, transposed, type OnnxModel, type Value } from '../onnx/graph.js';
 import type { TensorReader } from '../../../src/loader/index.js';
 import type { ModelConfig } from '../../../src/model/config/model_config.js';
 import { type DenseModel, denseModel } from '../onnx/dense_model.js';
@@ -9,11 +8,6 @@ import { numbered } from '../../../src/model/config/tensor_names.js';
 import { ropeTable } from '../../../src/model/layers/attention/rope_table.js';
 import { nBitsBlocks } from './n_bits_blocks.js';
 import { asMultiplied } from '../peer_weights.js';
-
-/** Element types, as Cast names them. */
-const F32 = 1;
-const I32 = 6;
-const F16 = 10;
 
 /** Names of the graph's inputs and outputs. */
 export const DECODE_NAMES = {
@@ -72,7 +66,7 @@ export async function embeddingGraph(
 class DecodeGraph {
   readonly #graph: GraphBuilder;
   /** Of activations, caches and what isn't quantised. */
-  readonly #type: ElementType;
+  readonly #type: 'f32' | 'f16';
 
   constructor(
     readonly model: DenseModel,
@@ -94,10 +88,7 @@ class DecodeGraph {
     const given = this.options.embedded ? graph.input(names.rows, 'f32', [...length, hiddenSize]) : undefined;
     const [lastIndex, total] = this.#lengths();
     const [cos, sin] = this.#rotations();
-    let skip =
-      given === undefined
-        ? await this.#embedded()
-        : graph.op('Cast', [given], { to: this.#type === 'f16' ? F16 : F32 });
+    let skip = given === undefined ? await this.#embedded() : graph.cast(given, this.#type);
     let normed = await this.#norm(skip, undefined, `${numbered(tensors.inputNorm!, 0)}.weight`);
     for (let layer = 0; layer < layers.length; layer++) {
       const named = numbered(tensors, layer);
@@ -129,14 +120,14 @@ class DecodeGraph {
     const last = graph.op('Gather', [normed.normed, graph.integers([-1])], { axis: 1 });
     const head = config.tieWordEmbeddings ? tensors.embedding : tensors.head;
     const logits = await this.#linear(last, [head], hiddenSize);
-    graph.op('Cast', [logits], { to: F32 }, names.logits);
+    graph.cast(logits, 'f32', names.logits);
     graph.output(names.logits, 'f32', ['batch_size', 1, vocabSize]);
     return graph.finish();
   }
 
   async embedding(): Promise<OnnxModel> {
     const rows = await this.#embedded();
-    this.#graph.op('Cast', [rows], { to: F32 }, DECODE_NAMES.rows);
+    this.#graph.cast(rows, 'f32', DECODE_NAMES.rows);
     this.#graph.output(DECODE_NAMES.rows, 'f32', ['batch_size', 'sequence_length', this.model.config.hiddenSize]);
     return this.#graph.finish();
   }
@@ -157,10 +148,9 @@ class DecodeGraph {
       return [graph.input(names.lastIndex, 'i32', ['batch_size']), graph.input(names.total, 'i32', [1])];
     }
     const mask = graph.input(names.mask, 'i64', ['batch_size', 'total_sequence_length']);
-    const asI32 = (value: Value): Value => graph.op('Cast', [value], { to: I32 });
     const sum = graph.op('ReduceSum', [mask, graph.integers([1])], { keepdims: 0 });
-    const last = asI32(graph.op('Sub', [sum, graph.integers([1])]));
-    const total = asI32(graph.op('Gather', [graph.op('Shape', [mask]), graph.integers([1])], { axis: 0 }));
+    const last = graph.cast(graph.op('Sub', [sum, graph.integers([1])]), 'i32');
+    const total = graph.cast(graph.op('Gather', [graph.op('Shape', [mask]), graph.integers([1])], { axis: 0 }), 'i32');
     return [last, total];
   }
 
@@ -225,8 +215,7 @@ class DecodeGraph {
 
   /** Weights of the graph's own type. */
   #weights(name: Value, data: Float32Array<ArrayBuffer>, dims: readonly number[]): Value {
-    const stored = this.#type === 'f16' ? Uint16Array.from(data, halfFromFloat) : data;
-    return this.#graph.weights(name, stored, dims, this.#type);
+    return this.#graph.floats(name, data, dims, this.#type);
   }
 
   /** Tensors one below the other. */
@@ -241,12 +230,4 @@ class DecodeGraph {
     }
     return all;
   }
-}
-
-function transposed(rows: Float32Array, outFeatures: number, inFeatures: number): Float32Array<ArrayBuffer> {
-  const out = new Float32Array(rows.length);
-  for (let row = 0; row < outFeatures; row++) {
-    for (let k = 0; k < inFeatures; k++) out[k * outFeatures + row] = rows[row * inFeatures + k]!;
-  }
-  return out;
 }

@@ -1,3 +1,4 @@
+import { largestError } from '../../statistics.js';
 import { SplitkvError } from '../../../src/base/errors.js';
 import type { Device, Program, ProgramStep } from '../../../src/gpu/index.js';
 import type { Contender } from '../../interleave.js';
@@ -34,11 +35,10 @@ export async function checkTask({ name, contenders }: KernelTask): Promise<reado
     await contender.run(1);
     results.push(await contender.result());
   }
-  const [ours] = results;
-  const largest = ours!.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  const ours = results[0]!;
   return results.map((own, index) => {
-    const error = ours!.reduce((most, value, i) => Math.max(most, Math.abs(value - own[i]!)), 0) / largest;
-    if (largest > 0 && error < TOLERANCE) return error;
+    const error = largestError(own, ours);
+    if (error < TOLERANCE) return error;
     throw new SplitkvError(
       'internal',
       `${name}: ${contenders[index]!.runtime} differs from ours by ${error} of the largest element, so it isn't timed; please report it with the adapter`,

@@ -1,3 +1,4 @@
+import { halfFromFloat } from '../../../shaders/linear/float16.js';
 import { ProtoWriter } from './proto.js';
 
 /** A value in a graph, by its name. */
@@ -74,6 +75,11 @@ export class GraphBuilder {
     return name;
   }
 
+  /** Weights of a float type. */
+  floats(name: Value, data: Float32Array<ArrayBuffer>, dims: readonly number[], type: 'f32' | 'f16'): Value {
+    return this.weights(name, type === 'f16' ? Uint16Array.from(data, halfFromFloat) : data, dims, type);
+  }
+
   /** A list of i64; the same list is one constant. */
   integers(values: readonly number[]): Value {
     return this.#constant('i64', values, [values.length], BigInt64Array.from(values, BigInt));
@@ -99,6 +105,10 @@ export class GraphBuilder {
   /** One operator with one output; `name` names it, where its name matters. */
   op(type: string, inputs: readonly Value[], attributes: Attributes = {}, name?: Value): Value {
     return this.split(type, inputs, 1, attributes, name)[0]!;
+  }
+
+  cast(value: Value, to: ElementType, name?: Value): Value {
+    return this.op('Cast', [value], { to: ELEMENT[to] }, name);
   }
 
   /** One operator with several outputs. */
@@ -175,4 +185,13 @@ function writeInfo(info: ProtoWriter, name: Value, type: ElementType, dims: read
       });
     }),
   );
+}
+
+/** Of rows [outFeatures][inFeatures]: [inFeatures][outFeatures], as MatMul takes them. */
+export function transposed(rows: Float32Array, outFeatures: number, inFeatures: number): Float32Array<ArrayBuffer> {
+  const out = new Float32Array(rows.length);
+  for (let row = 0; row < outFeatures; row++) {
+    for (let k = 0; k < inFeatures; k++) out[k * outFeatures + row] = rows[row * inFeatures + k]!;
+  }
+  return out;
 }

@@ -1,11 +1,10 @@
-import { halfFromFloat } from '../../../shaders/linear/float16.js';
 import { unsupportedError } from '../../../src/base/errors.js';
 import { range } from '../../../src/base/lists.js';
 import type { TensorReader } from '../../../src/loader/index.js';
 import { attentionOf, type ModelConfig } from '../../../src/model/config/model_config.js';
 import { numbered } from '../../../src/model/config/tensor_names.js';
 import { imageRows, patchGrid, type VisionConfig } from '../../../src/model/config/vision_config.js';
-import { type ElementType, GraphBuilder, type OnnxModel, type Value } from './graph.js';
+import { GraphBuilder, transposed, type OnnxModel, type Value } from './graph.js';
 
 /** Names of what goes in and comes out. */
 export const VISION_NAMES = {
@@ -14,8 +13,6 @@ export const VISION_NAMES = {
   /** f32 [images][rows][the decoder's hidden size] */
   rows: 'image_features',
 } as const;
-
-const CAST: Readonly<Partial<Record<ElementType, number>>> = { f32: 1, f16: 10 };
 
 /**
  * An Idefics 3's encoder as its ONNX exports have it: a convolution, layers of LayerNorm, fused attention and a plain MLP, and the projection
@@ -46,7 +43,7 @@ class VisionGraph {
     const { hiddenSize, layers, tensors } = tower;
     const [side] = patchGrid(this.vision);
     const given = graph.input(VISION_NAMES.pixels, 'f32', ['batch_size', 'num_images', 3, image, image]);
-    const pixels = graph.op('Reshape', [this.#cast(given, this.type), graph.integers([-1, 3, image, image])]);
+    const pixels = graph.op('Reshape', [graph.cast(given, this.type), graph.integers([-1, 3, image, image])]);
     const kernel = await this.#weights('vision.patches.weight', [hiddenSize, 3, patch, patch]);
     const convolved = graph.op('Conv', [pixels, kernel, await this.#weights('vision.patches.bias', [hiddenSize])], {
       kernel_shape: [patch, patch],
@@ -64,7 +61,7 @@ class VisionGraph {
     const joined = turn(beside, [across, across, hiddenSize * merge * merge]);
     const width = hiddenSize * merge * merge;
     const rows = graph.op('Reshape', [joined, graph.integers([-1, across * across, width])]);
-    graph.op('Cast', [await this.#linear(rows, 'vision.project', width, this.textWidth)], { to: 1 }, VISION_NAMES.rows);
+    graph.cast(await this.#linear(rows, 'vision.project', width, this.textWidth), 'f32', VISION_NAMES.rows);
     graph.output(VISION_NAMES.rows, 'f32', ['num_images', imageRows(this.vision), this.textWidth]);
     return graph.finish();
   }
@@ -99,24 +96,12 @@ class VisionGraph {
 
   async #linear(x: Value, name: string, columns: number, rows: number, bias = false): Promise<Value> {
     const graph = this.#graph;
-    const stored = await this.reader.readVector(`${name}.weight`);
-    const matrix = new Float32Array(stored.length);
-    for (let row = 0; row < rows; row++)
-      for (let column = 0; column < columns; column++) matrix[column * rows + row] = stored[row * columns + column]!;
-    const out = graph.op('MatMul', [x, this.#stored(`${name}.weight`, matrix, [columns, rows])]);
+    const matrix = transposed(await this.reader.readVector(`${name}.weight`), rows, columns);
+    const out = graph.op('MatMul', [x, graph.floats(`${name}.weight`, matrix, [columns, rows], this.type)]);
     return bias ? graph.op('Add', [out, await this.#weights(`${name}.bias`, [rows])]) : out;
   }
 
   async #weights(name: string, dims: readonly number[]): Promise<Value> {
-    return this.#stored(name, await this.reader.readVector(name), dims);
-  }
-
-  #stored(name: string, data: Float32Array<ArrayBuffer>, dims: readonly number[]): Value {
-    const values = this.type === 'f16' ? Uint16Array.from(data, halfFromFloat) : data;
-    return this.#graph.weights(name, values, dims, this.type);
-  }
-
-  #cast(value: Value, type: 'f32' | 'f16'): Value {
-    return this.#graph.op('Cast', [value], { to: CAST[type]! });
+    return this.#graph.floats(name, await this.reader.readVector(name), dims, this.type);
   }
 }
