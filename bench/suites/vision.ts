@@ -5,10 +5,11 @@ import { openModel } from '../../src/engine/faces/load.js';
 import { LoadedModel } from '../../src/engine/faces/model.js';
 import { openModelFiles } from '../../src/engine/files/model_files.js';
 import { cutPicture, cutSettings } from '../../src/images/cuts.js';
+import { noise, pngOf } from '../../src/images/testing/noise.js';
 import { openSource, readJson } from '../../src/loader/index.js';
 import type { ModelConfig } from '../../src/model/config/model_config.js';
-import { patchGrid, patchOrder, type VisionConfig } from '../../src/model/config/vision_config.js';
-import { patchRows } from '../../src/model/vision/patch_rows.js';
+import type { VisionConfig } from '../../src/model/config/vision_config.js';
+import { tilePatches } from '../../src/model/vision/patch_rows.js';
 import type { WeightType } from '../../shaders/linear/pack.js';
 import { benchAdapter, type Measurement, type SuiteHooks, type SuiteOutcome } from '../document.js';
 import { type Contender, interleave } from '../interleave.js';
@@ -17,7 +18,6 @@ import type { PeerPackages } from '../peers/page_peers.js';
 import { Ort } from '../peers/ort.js';
 import { openTransformersVision, type VisionPeer } from '../peers/transformers_vision.js';
 import { randomPrompt } from '../prompt.js';
-import { pngOf, randomPicture } from '../random_picture.js';
 import { type Estimate, largestError, pairedRatio } from '../statistics.js';
 import { decimals, ratio } from '../table.js';
 import type { PlainLoadOptions } from './answers.js';
@@ -221,19 +221,16 @@ async function question(
   seed: number,
 ): Promise<Question> {
   const side = vision.places ? Math.min(vision.image, SIDE) : vision.image;
-  const picture = randomPicture(side, side, seed + 1);
+  const picture = noise(side, side, seed + 1);
   const { tiles, count } = cutPicture(picture, vision, settings);
-  const { data, width, height } = tiles.at(-1)!;
-  const { mean, deviation } = settings;
-  const values = Float32Array.from(data, (value, at) => (value / 255 - mean[at % 3]!) / deviation[at % 3]!);
-  const grid = vision.places ? ([height / vision.patch, width / vision.patch] as const) : patchGrid(vision);
+  const { pixels: values, patches, grid } = tilePatches(tiles.at(-1)!, vision, settings);
   const pixels = new Float32Array(values.length);
-  for (const [at, value] of values.entries()) pixels[(at % 3) * width * height + Math.floor(at / 3)] = value;
+  for (const [at, value] of values.entries()) pixels[(at % 3) * (values.length / 3) + Math.floor(at / 3)] = value;
   const around = randomPrompt(2 * TEXT_TOKENS, vocabSize).map((id) => (id === vision.imageToken ? 0 : id));
   return {
     png: await pngOf(picture),
     pixels,
-    patches: patchRows(values, vision, width, grid, patchOrder(vision, grid)),
+    patches,
     grid,
     ids: [
       ...around.slice(0, TEXT_TOKENS),

@@ -8,9 +8,9 @@ import { IMAGE_LIMITS } from '../../images/header.js';
 import { cutPicture, type CutSettings, cutSettings } from '../../images/cuts.js';
 import type { Picture } from '../../images/picture.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
-import { type Grid, patchGrid, patchOrder, rowWidth } from '../../model/config/vision_config.js';
+import { type Grid, rowWidth } from '../../model/config/vision_config.js';
 import type { PictureSpan } from '../../model/layers/attention/rope_table.js';
-import { patchRows } from '../../model/vision/patch_rows.js';
+import { tilePatches } from '../../model/vision/patch_rows.js';
 import { checkExtractor, SOUND_LIMITS, soundRows, soundText } from '../../sound/limits.js';
 import type { ImageSource, Prompt, SoundSource, TokenizeOptions } from '../contracts/api.js';
 import type { ModelFiles } from '../files/model_files.js';
@@ -272,13 +272,9 @@ export class Pictures {
 
   /** On one rank, tile by tile: what else it has to do comes between. */
   async #compute(tiles: readonly Picture[]): Promise<Float32Array> {
-    const { mean, deviation } = this.settings!;
-    const vision = this.vision!;
     const made: Float32Array[] = [];
-    for (const { data, width, height } of tiles) {
-      const pixels = Float32Array.from(data, (value, at) => (value / 255 - mean[at % 3]!) / deviation[at % 3]!);
-      const grid: Grid = vision.places ? [height / vision.patch, width / vision.patch] : patchGrid(vision);
-      const patches = patchRows(pixels, vision, width, grid, patchOrder(vision, grid));
+    for (const tile of tiles) {
+      const { patches, grid } = tilePatches(tile, this.vision!, this.settings!);
       made.push(await this.runner().ranks[0]!.encode(patches, grid));
     }
     return joinFloats(made);

@@ -1,4 +1,19 @@
-import type { Grid, VisionConfig } from '../config/vision_config.js';
+import type { CutSettings } from '../../images/cuts.js';
+import type { Picture } from '../../images/picture.js';
+import { type Grid, patchGrid, patchOrder, type VisionConfig } from '../config/vision_config.js';
+
+/**
+ * A tile's pixels f32 [lines][width][3], normalised as the encoder takes them, and what `encode` takes: patches and their grid.
+ */
+export function tilePatches(
+  { data, width, height }: Picture,
+  vision: VisionConfig,
+  { mean, deviation }: Pick<CutSettings, 'mean' | 'deviation'>,
+) {
+  const pixels = Float32Array.from(data, (value, at) => (value / 255 - mean[at % 3]!) / deviation[at % 3]!);
+  const grid: Grid = vision.places ? [height / vision.patch, width / vision.patch] : patchGrid(vision);
+  return { pixels, grid, patches: patchRows(pixels, vision, width, grid, patchOrder(vision, grid)) };
+}
 
 /** Of normalised pixels f32 [lines][width][3]: what `encode` takes of a grid of patches, [patch][channel][y][x]. */
 export function patchRows(
