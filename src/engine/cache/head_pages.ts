@@ -144,25 +144,29 @@ export class HeadPages {
    * @param kept by the model's layer, entries of each of the model's kv heads
    */
   compressed(slot: number, length: number, kept: ReadonlyMap<number, readonly number[]>): void {
-    const keptOf = ({ firstLayer, numLayers, kvHeads }: PagedStage): (readonly number[])[] =>
-      range(firstLayer, firstLayer + numLayers).map((layer) => kvHeads.map((head) => nth(kept.get(layer) ?? [], head)));
+    const keptBy = (layer: number, head: number): number => nth(kept.get(layer) ?? [], head);
+    const here = this.#stages.map((stage) => {
+      const { firstLayer, numLayers, kvHeads } = stage;
+      const layers = range(firstLayer, firstLayer + numLayers);
+      return { stage, counts: layers.map((layer) => kvHeads.map((head) => keptBy(layer, head))) };
+    });
     const { room } = nth(this.#slots, slot);
-    this.#shareLanes(slot, (layer, head) => nth(kept.get(layer) ?? [], head));
-    for (const stage of this.#stages) {
-      stage.blocks.compressed(slot, length, keptOf(stage));
+    this.#shareLanes(slot, keptBy);
+    for (const { stage, counts } of here) {
+      stage.blocks.compressed(slot, length, counts);
       stage.blocks.reserve(slot, room);
       this.#write(stage, slot);
     }
-    const entries = this.#stages.flatMap((stage) => {
+    const entries = here.flatMap(({ stage, counts }) => {
       const { firstLayer, kvHeads, owns } = stage;
-      return keptOf(stage).flatMap((layer, at) =>
+      return counts.flatMap((layer, at) =>
         layer.flatMap((count, head) =>
           // Of a copied head, another rank may keep the sequence, or its first chunk.
           owns(at, slot, head, 0) ? [{ layer: firstLayer + at, head: nth(kvHeads, head), entries: count }] : [],
         ),
       );
     });
-    const mostKept = Math.max(0, ...this.#stages.flatMap((stage) => keptOf(stage).flat()));
+    const mostKept = Math.max(0, ...here.flatMap(({ counts }) => counts.flat()));
     this.#slots[slot] = { ...nth(this.#slots, slot), prompt: length, kept: entries, mostKept };
   }
 
