@@ -8,8 +8,14 @@ import { Random } from '../../../src/base/random.js';
 import { bf16Bits } from '../../../src/loader/testing/encode.js';
 import { safetensorsHeader } from '../../../src/loader/testing/write_safetensors.js';
 import type { ModelConfig } from '../../../src/model/config/model_config.js';
+import { patchesOf } from '../../../src/model/config/vision_config.js';
 import { readModelConfig } from '../../../src/model/families/registry.js';
-import { modelTensors, type TensorRecipe } from '../../../src/model/testing/random_tensors.js';
+import {
+  idefics3Connector,
+  modelTensors,
+  siglipTensors,
+  type TensorRecipe,
+} from '../../../src/model/testing/random_tensors.js';
 import type { ScaleModel } from './scale_names.js';
 
 /** Of models that take images, in tiles. */
@@ -215,35 +221,12 @@ const inside = (tensors: readonly TensorRecipe[]): TensorRecipe[] =>
 
 /** Of an encoder of tiles, and its projection. */
 function tilesTensors({ vision, hiddenSize }: ModelConfig): TensorRecipe[] {
-  const { tower, patch, image, merge } = vision!;
-  const width = tower.hiddenSize;
-  const list: TensorRecipe[] = [];
-  const matrix = (name: string, shape: number[], columns: number): void => {
-    list.push({ name: `${name}.weight`, shape, mean: 0, deviation: columns ** -0.5 });
-  };
-  const linear = (name: string, rows: number, columns: number): void => {
-    matrix(name, [rows, columns], columns);
-    list.push({ name: `${name}.bias`, shape: [rows], mean: 0, deviation: 0.1 });
-  };
-  const norm = (name: string): void => {
-    list.push({ name: `${name}.weight`, shape: [width], mean: 1, deviation: 0.1 });
-    list.push({ name: `${name}.bias`, shape: [width], mean: 0, deviation: 0.1 });
-  };
-  const at = 'model.vision_model';
-  matrix(`${at}.embeddings.patch_embedding`, [width, 3, patch, patch], 3 * patch * patch);
-  list.push({ name: `${at}.embeddings.patch_embedding.bias`, shape: [width], mean: 0, deviation: 0.1 });
-  matrix(`${at}.embeddings.position_embedding`, [Math.floor(image / patch) ** 2, width], 1);
-  for (const [layer, { mlp }] of tower.layers.entries()) {
-    const block = `${at}.encoder.layers.${layer}`;
-    for (const name of ['layer_norm1', 'layer_norm2']) norm(`${block}.${name}`);
-    for (const part of ['q_proj', 'k_proj', 'v_proj', 'out_proj']) linear(`${block}.self_attn.${part}`, width, width);
-    const inner = mlp.kind === 'plain' ? mlp.width : 0;
-    linear(`${block}.mlp.fc1`, inner, width);
-    linear(`${block}.mlp.fc2`, width, inner);
-  }
-  norm(`${at}.post_layernorm`);
-  matrix('model.connector.modality_projection.proj', [hiddenSize, width * merge ** 2], width * merge ** 2);
-  return list;
+  const { tower, patch, merge } = vision!;
+  const { hiddenSize: hidden, layers } = tower;
+  const { mlp } = layers[0]!;
+  const width = mlp.kind === 'plain' ? mlp.width : 0;
+  const sizes = { hidden, layers: layers.length, width, patch, places: patchesOf(vision!) };
+  return [...siglipTensors('model.vision_model', sizes), idefics3Connector(hiddenSize, hidden, merge)];
 }
 
 /** Pictures are one tile. */

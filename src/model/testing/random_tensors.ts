@@ -38,6 +38,54 @@ function startList({ norm: { offset = 0, bias: normBias = false } }: Pick<ModelC
 
 type Lists = ReturnType<typeof startList>;
 
+/** What an encoder's sizes are. `places`: rows of its table of places. */
+interface SiglipSizes {
+  readonly hidden: number;
+  readonly layers: number;
+  readonly width: number;
+  readonly patch: number;
+  readonly places: number;
+}
+
+/** Of a SigLIP encoder, under the names that transformers gives them. @param kernel the patches' shape */
+export function siglipTensors(
+  prefix: string,
+  { hidden, layers, width, patch, places }: SiglipSizes,
+  kernel = [hidden, 3, patch, patch],
+): TensorRecipe[] {
+  const { list, norm, linear } = startList({ norm: { kind: 'layer', eps: 0, bias: true } });
+  const embeddings = `${prefix}.embeddings`;
+  list.push(
+    {
+      name: `${embeddings}.patch_embedding.weight`,
+      shape: kernel,
+      mean: 0,
+      deviation: 1 / Math.sqrt(3 * patch * patch),
+    },
+    { name: `${embeddings}.patch_embedding.bias`, shape: [hidden], mean: 0, deviation: 0.3 },
+    { name: `${embeddings}.position_embedding.weight`, shape: [places, hidden], mean: 0, deviation: 1 },
+  );
+  for (let layer = 0; layer < layers; layer++) {
+    const at = `${prefix}.encoder.layers.${layer}`;
+    norm(`${at}.layer_norm1`, hidden);
+    for (const part of ['q', 'k']) linear(`${at}.self_attn.${part}_proj`, hidden, hidden, 1.5, true);
+    for (const part of ['v', 'out']) linear(`${at}.self_attn.${part}_proj`, hidden, hidden, 1, true);
+    norm(`${at}.layer_norm2`, hidden);
+    linear(`${at}.mlp.fc1`, width, hidden, 1.5, true);
+    linear(`${at}.mlp.fc2`, hidden, width, 1, true);
+  }
+  norm(`${prefix}.post_layernorm`, hidden);
+  return list;
+}
+
+/** Joins patches of an Idefics 3 to a row of its decoder, `scale` by `scale`. */
+export const idefics3Connector = (textWidth: number, hidden: number, scale: number): TensorRecipe => ({
+  name: 'model.connector.modality_projection.proj.weight',
+  shape: [textWidth, hidden * scale * scale],
+  mean: 0,
+  deviation: 1 / (Math.sqrt(hidden) * scale),
+});
+
 /** Every tensor of a checkpoint under the names that transformers gives them, whatever the family. */
 export function modelTensors(config: ModelConfig): TensorRecipe[] {
   if (config.inputs) return encoderTensors(config, config.inputs);

@@ -5,6 +5,7 @@ import { byteLevelTokenizer } from '../../tokenizer/testing/tiny_tokenizers.js';
 import type { ModelConfig } from '../config/model_config.js';
 import { parseModelConfig } from '../families/registry.js';
 import { makeRandomModel } from './random_model.js';
+import { idefics3Connector, siglipTensors, type TensorRecipe } from './random_tensors.js';
 import type { ReferenceTensor, WeightMap } from './reference/reference.js';
 import type { ReferenceSound } from './reference/sound.js';
 import type { ReferenceTower } from './reference/vision.js';
@@ -219,6 +220,7 @@ export function makeRandomVision({
       .map((value) => value + mean);
     vision.set(name, { shape, data });
   };
+  const addRecipe = ({ name, shape, deviation, mean }: TensorRecipe): void => add(name, shape, deviation, mean);
   const linear = (name: string, rows: number, columns: number, gain: number): void => {
     add(`${name}.weight`, [rows, columns], gain / Math.sqrt(columns));
     add(`${name}.bias`, [rows], 0.3);
@@ -340,19 +342,8 @@ export function makeRandomVision({
         : 'model.vision_model';
     const kernel = lfm2 ? [hidden, patch * patch * 3] : [hidden, 3, patch, patch];
     const { places = Math.floor(image / patch), inner = 0, normed } = tower as ReferenceTower;
-    add(`${prefix}.embeddings.patch_embedding.weight`, kernel, 1 / Math.sqrt(3 * patch * patch));
-    add(`${prefix}.embeddings.patch_embedding.bias`, [hidden], 0.3);
-    add(`${prefix}.embeddings.position_embedding.weight`, [places ** 2, hidden], 1);
-    for (let layer = 0; layer < layers; layer++) {
-      const at = `${prefix}.encoder.layers.${layer}`;
-      norm(`${at}.layer_norm1`);
-      for (const part of ['q', 'k']) linear(`${at}.self_attn.${part}_proj`, hidden, hidden, 1.5);
-      for (const part of ['v', 'out']) linear(`${at}.self_attn.${part}_proj`, hidden, hidden, 1);
-      norm(`${at}.layer_norm2`);
-      linear(`${at}.mlp.fc1`, width, hidden, 1.5);
-      linear(`${at}.mlp.fc2`, hidden, width, 1);
-    }
-    norm(`${prefix}.post_layernorm`);
+    const sizes = { hidden, layers, width, patch, places: places ** 2 };
+    siglipTensors(prefix, sizes, kernel).forEach(addRecipe);
     if (gemma) {
       add('multi_modal_projector.mm_input_projection_weight', [hidden, textWidth], 3 / Math.sqrt(hidden));
       add('multi_modal_projector.mm_soft_emb_norm.weight', [hidden], 0.3);
@@ -362,12 +353,7 @@ export function makeRandomVision({
       if (normed) norm(`${at}.layer_norm`, joined);
       linear(`${at}.linear_1`, inner, joined, 1.5);
       linear(`${at}.linear_2`, textWidth, inner, 1.5);
-    } else
-      add(
-        'model.connector.modality_projection.proj.weight',
-        [textWidth, hidden * scale * scale],
-        1 / (Math.sqrt(hidden) * scale),
-      );
+    } else addRecipe(idefics3Connector(textWidth, hidden, scale));
   }
   const ofText = JSON.parse(new TextDecoder().decode(decoder.files.get('config.json'))) as Record<string, unknown>;
   const rows = (Math.floor(image / patch) / scale) ** 2;
