@@ -14,10 +14,14 @@ export const parsed = (text: string): unknown => tried(() => JSON.parse(text) as
 
 const STRINGS_AND_WORDS = /"[^"\\]*(?:\\[\s\S][^"\\]*)*"?|-?\bInfinity\b|\bNaN\b(?!\s*:)/g;
 
-/** JSON, with the numbers beside it that Python's `json` writes and reads: Infinity, -Infinity and NaN. @throws what JSON.parse throws */
+/**
+ * JSON, with the numbers beside it that Python's `json` writes and reads: Infinity, -Infinity and NaN, bare or as transformers 5 has them
+ * (`{"__float__": "Infinity"}`).
+ * @throws what JSON.parse throws
+ */
 export function parsePythonJson(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return JSON.parse(text, text.includes('"__float__"') ? namedFloat : undefined);
   } catch (error) {
     let notANumber = '';
     while (text.includes(notANumber)) notANumber += '\uFDD0NaN';
@@ -35,6 +39,9 @@ export function parsePythonJson(text: string): unknown {
     }
   }
 }
+
+const namedFloat = (_: string, value: unknown): unknown =>
+  isObject(value) && typeof value.__float__ === 'string' ? Number(value.__float__) : value;
 
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value);

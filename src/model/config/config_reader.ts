@@ -127,12 +127,13 @@ export class ConfigReader {
 
   /**
    * Refuses a key nobody asked for whose name is within two edits of an optional key that is absent: a misspelt `rope_theta`
-   * would otherwise quietly run with the default. Other unknown keys (there are many, and harmless) pass.
+   * would otherwise quietly run with the default. Other unknown keys (there are many, and harmless) pass, and so do those that transformers
+   * keeps for itself (`_sliding_window_pattern`).
    */
   refuseNearMisses(): void {
     const absent = [...this.#asked].filter((key) => key.length >= 8 && (this.#values[key] ?? undefined) === undefined);
     for (const key of this.#keysLeft()) {
-      if (key.length < 8 || key.length > 24 || key.endsWith('_token_id')) continue;
+      if (key.length < 8 || key.length > 24 || key.endsWith('_token_id') || key.startsWith('_')) continue;
       const near = nearestName(
         key,
         absent.filter((name) => withinTwoEdits(name, key)),

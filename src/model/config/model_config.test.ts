@@ -310,6 +310,63 @@ describe('defaults and variants', () => {
     expect(plain.rope).toMatchObject({ theta: 12345, scaling: null });
   });
 
+  it('reads the words that transformers 5 writes in place of older ones', () => {
+    const experts = { num_experts_per_tok: 2, moe_intermediate_size: 64, norm_topk_prob: true };
+    const moe = { ...qwen3, architectures: undefined, model_type: 'qwen3_moe', ...experts };
+    const renamed = parseModelConfig({ ...moe, num_local_experts: 8 });
+    expect(renamed).toEqual(parseModelConfig({ ...moe, num_experts: 8 }));
+    expect(() => parseModelConfig(moe)).toThrow(/'num_experts' is missing/);
+
+    const mamba = { mamba_n_heads: 8, mamba_d_state: 16, num_local_experts: 0, shared_intermediate_size: 64 };
+    const shape = {
+      hidden_size: 64,
+      num_hidden_layers: 2,
+      num_attention_heads: 4,
+      num_key_value_heads: 2,
+      vocab_size: 9,
+    };
+    const hybrid = { model_type: 'granitemoehybrid', max_position_embeddings: 512, ...shape, ...mamba };
+    const written = (types: string[], limit: string) =>
+      parseModelConfig(
+        `${JSON.stringify({ ...hybrid, layer_types: types }).slice(0, -1)},"time_step_limit":[0.0,${limit}]}`,
+      );
+    expect(written(['linear_attention', 'full_attention'], '{"__float__": "Infinity"}')).toEqual(
+      written(['mamba', 'attention'], 'Infinity'),
+    );
+  });
+
+  it('takes the part of a head that rotates from rope_parameters, whatever stands beside them', () => {
+    const phi = { ...qwen3, architectures: undefined, model_type: 'phi3', partial_rotary_factor: 0.25 };
+    const rope = { rope_type: 'default', rope_theta: 10000 };
+    const dims = (parameters: Raw) => gqa({ ...phi, rope_parameters: parameters }).rope?.dims;
+    expect(dims(rope)).toBe(qwen3.head_dim / 4);
+    expect(dims({ ...rope, partial_rotary_factor: 0.5 })).toBe(qwen3.head_dim / 2);
+  });
+
+  it('takes the positions that YaRN stretches to for the most, where the length is still the trained one', () => {
+    const yarn = (factor: number) => ({ type: 'yarn', factor, original_max_position_embeddings: 32768 });
+    expect(parseModelConfig({ ...qwen3, rope_scaling: yarn(4) }).maxPositions).toBe(131072);
+    expect(parseModelConfig({ ...qwen3, rope_scaling: yarn(1) }).maxPositions).toBe(
+      parseModelConfig(qwen3).maxPositions,
+    );
+  });
+
+  it('gives Ministral a window in all layers but those that layer_types except', () => {
+    const ministral = {
+      ...mistral,
+      architectures: undefined,
+      model_type: 'ministral',
+      num_hidden_layers: 2,
+      sliding_window: 9,
+    };
+    const windows = (config: Raw) =>
+      parseModelConfig(config).layers.map(({ attention }) => (attention as GqaConfig).window);
+    expect(windows(ministral)).toEqual([9, 9]);
+    expect(windows({ ...ministral, layer_types: ['full_attention', 'sliding_attention'] })).toEqual([undefined, 9]);
+    expect(windows({ ...without(ministral, 'sliding_window') })).toEqual([4096, 4096]);
+    expect(windows({ ...ministral, sliding_window: null })).toEqual([undefined, undefined]);
+  });
+
   it('reads the older key of rope_scaling', () => {
     const { rope } = gqa({ ...smollm2, rope_scaling: { type: 'linear', factor: 2 } });
     expect(rope?.scaling).toEqual({ type: 'linear', factor: 2 });
@@ -341,7 +398,7 @@ describe('refusals name the key, the value and what is supported', () => {
       'another model',
       llama({ model_type: 'gpt2' }),
       'unsupported',
-      /model_type "gpt2".*llama, qwen2, qwen3.* gemma3_text, gemma2, gemma3, .*deepseek_v2/,
+      /model_type "gpt2".*llama, qwen2, qwen3.* gemma3_text, gemma2, gemma, gemma3, .*deepseek_v2/,
     ],
     ['a misspelt model', llama({ model_type: 'qwen33' }), 'unsupported', /Did you mean 'qwen3'\?/],
     ['a name every object has', llama({ model_type: 'constructor' }), 'unsupported', /model_type "constructor"/],
@@ -392,7 +449,18 @@ describe('refusals name the key, the value and what is supported', () => {
     ['a Qwen2 without kv heads', without(qwen2, 'num_key_value_heads'), 'config', /'num_key_value_heads' is missing/],
     ['another activation', llama({ hidden_act: 'gelu' }), 'unsupported', /hidden_act "gelu".*silu/],
     ['partial rotary', llama({ partial_rotary_factor: 0.5 }), 'unsupported', /partial_rotary_factor 0\.5/],
-    ['YaRN', { ...qwen3, rope_scaling: { rope_type: 'yarn', factor: 4 } }, 'unsupported', /rope_type "yarn".*llama3/],
+    [
+      'dynamic NTK',
+      { ...qwen3, rope_scaling: { rope_type: 'dynamic', factor: 4 } },
+      'unsupported',
+      /"dynamic".*'yarn'/,
+    ],
+    [
+      'YaRN of no length',
+      { ...qwen3, rope_scaling: { type: 'yarn', factor: 4 } },
+      'config',
+      /'original_max_.* missing/,
+    ],
     ['longrope by type', llama({ rope_scaling: { type: 'longrope' } }), 'unsupported', /: type "longrope"/],
     [
       'dynamic',

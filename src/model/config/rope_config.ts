@@ -88,8 +88,8 @@ export function parseRope(
   const scaling = config.optionalObject('rope_scaling');
   const theta = parameters?.optionalPositive('rope_theta') ?? config.optionalPositive('rope_theta') ?? 10000;
   const part =
-    config.optionalPositive('partial_rotary_factor') ??
     parameters?.optionalPositive('partial_rotary_factor') ??
+    config.optionalPositive('partial_rotary_factor') ??
     otherwise;
   const dims = part === 1 ? width : Math.floor(width * part);
   const rope = parameters ?? scaling;

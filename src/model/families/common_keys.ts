@@ -92,7 +92,9 @@ export const parseGated = (
 
 /**
  * Experts that are chosen by softmax over all, without shared ones.
- * @param keys of their number, how many a token has, and the width of one
+ * @param all key of their number; transformers 5 writes `num_local_experts` in place of any
+ * @param chosen key of how many a token has
+ * @param width key of the width of one
  */
 export function parseExperts(
   config: ConfigReader,
@@ -101,7 +103,8 @@ export function parseExperts(
   width = 'moe_intermediate_size',
   activation: Activation = parseActivation(config),
 ): ExpertsConfig {
-  const numExperts = config.integer(all, { min: 1, max: 1024 });
+  const renamed = config.raw(all) === undefined && config.raw('num_local_experts') !== undefined;
+  const numExperts = config.integer(renamed ? 'num_local_experts' : all, { min: 1, max: 1024 });
   return {
     kind: 'experts',
     numExperts,

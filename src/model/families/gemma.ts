@@ -40,7 +40,7 @@ const defaults = {
 };
 
 /**
- * Gemma 2 and Gemma 3 (text): layers with a window and, every so often, one without; in Gemma 3 each has its rotary embedding. Norms
+ * Gemma is Llama with GELU, norms with 1 + w, and embeddings times sqrt(hidden_size). Gemma 2 and Gemma 3 (text) have layers with a window and, every so often, one without; in Gemma 3 each has its rotary embedding. Norms
  * before and after each half, all of them with 1 + w (EmbeddingGemma is Gemma 3 that sees both ways); GELU; embeddings times sqrt(hidden_size). Gemma 2 caps scores and logits,
  * Gemma 3 normalises queries and keys instead.
  */
@@ -48,6 +48,16 @@ export const gemma = defineFamily({
   // Files leave out what equals transformers' defaults.
   defaults: {
     gemma3_text: { ...defaults, vocab_size: 262208, max_position_embeddings: 131072 },
+    gemma: {
+      ...defaults,
+      vocab_size: 256000,
+      hidden_size: 3072,
+      intermediate_size: 24576,
+      num_hidden_layers: 28,
+      num_attention_heads: 16,
+      num_key_value_heads: 16,
+      max_position_embeddings: 8192,
+    },
     gemma2: {
       ...defaults,
       vocab_size: 256000,
@@ -57,26 +67,28 @@ export const gemma = defineFamily({
     },
   },
   config(config, common) {
-    const scale = config.positive('query_pre_attn_scalar') ** -0.5;
+    const plain = common.architecture === 'gemma';
     const gemma2 = common.architecture === 'gemma2';
     const heads = parseGqa(config, common.hiddenSize);
+    const scale = plain ? heads.scale : config.positive('query_pre_attn_scalar') ** -0.5;
     const bothWays = config.boolean('use_bidirectional_attention', false);
     const attention = {
       ...heads,
       scale,
-      qkNorm: gemma2 ? (false as const) : ('head' as const),
+      qkNorm: gemma2 || plain ? (false as const) : ('head' as const),
       softcap: config.optionalPositive('attn_logit_softcapping'),
       ...(bothWays && { bothWays }),
     };
-    const ropes = parseRopes(config, heads.headDim, gemma2);
+    const ropes = parseRopes(config, heads.headDim, gemma2 || plain);
     const logitCap = config.optionalPositive('final_logit_softcapping');
     // Of an encoder it is as wide on both sides together.
     const width = config.optionalInteger('sliding_window');
     const window = width !== undefined && bothWays ? Math.floor(width / 2) + 1 : width;
     const attentionOf = attentionByType(attention, ropes, window);
-    const mlp = parseGated(config, parseGelu(config));
+    // The first files say 'gelu', and mean the other.
+    const mlp = parseGated(config, plain && config.raw('hidden_act') === 'gelu' ? 'gelu_tanh' : parseGelu(config));
     // Where layer_types don't say.
-    const every = gemma2 ? 2 : (config.optionalInteger('sliding_window_pattern', countRange) ?? 6);
+    const every = plain ? 1 : gemma2 ? 2 : (config.optionalInteger('sliding_window_pattern', countRange) ?? 6);
     return {
       norm: { ...common.norm, offset: 1 },
       ...(bothWays && { tieWordEmbeddings: true }),
@@ -85,9 +97,9 @@ export const gemma = defineFamily({
       layers: parseLayerTypes(config, common.numLayers, fullEvery(every)).map((type): LayerConfig => ({
         attention: attentionOf(type),
         mlp,
-        norms: 'both',
+        ...(!plain && { norms: 'both' }),
       })),
-      tensors,
+      tensors: plain ? llamaNames : tensors,
     };
   },
   /** Gemma 3's: patches are averaged to as many rows as there are, which see each other. */
@@ -141,6 +153,7 @@ function ggufKeys(metadata: GgufMetadata): Record<string, unknown> {
   const gemma2 = metadata.arch === 'gemma2';
   const largest = metadata.integer('block_count', countRange) === (gemma2 ? 46 : 62);
   const window = metadata.optionalInteger('attention.sliding_window', { min: 0, max: 2 ** 30 });
+  if (metadata.arch === 'gemma') return { ...shape, model_type: 'gemma' };
   const common = { ...shape, query_pre_attn_scalar: largest ? hiddenSize / heads : shape.head_dim };
   if (gemma2) {
     return {

@@ -5,7 +5,7 @@ import type { AttentionConfig, LayerConfig, MambaConfig, MlpConfig } from '../co
 import { gatedNames, type GatedMlpNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
 import { countRange, parseExperts, parseGated, parseLayerTypes, refuseForeign } from './common_keys.js';
 import { type CommonConfig, defineFamily } from './family.js';
-import { ggufKeys, llamaNeutral, parseAttention, parseBias } from './llama.js';
+import { ggufKeys, llamaNeutral, noExperts, parseAttention, parseBias } from './llama.js';
 import { ggufMixers } from './mixers.js';
 
 const MAMBA = 'mamba';
@@ -62,12 +62,12 @@ export const granite = defineFamily({
       mamba_expand: 2,
     },
   },
-  neutral: llamaNeutral.filter(([key]) => key !== 'num_local_experts'),
+  neutral: llamaNeutral,
   config(config, common) {
     const { architecture } = common;
     const hybrid = architecture === 'granitemoehybrid';
     const plain = architecture === 'granite';
-    if (plain) refuseForeign(config, llamaNeutral);
+    if (plain) refuseForeign(config, noExperts);
     const { rope, ...attention } = parseAttention(config, common);
     const positions = config.optionalString('position_embedding_type') ?? (hybrid ? 'nope' : 'rope');
     const paged: AttentionConfig = {
@@ -100,10 +100,16 @@ export const granite = defineFamily({
   },
 });
 
+/** Transformers 5's words for them. */
+const renamed: Readonly<Record<string, LayerType>> = { linear_attention: MAMBA, full_attention: 'attention' };
+
 /** `layers_block_type` is the older name; without either all layers are Mamba's. */
 function parseTypes(config: ConfigReader, { numLayers }: CommonConfig): LayerType[] {
   const key = ['layer_types', 'layers_block_type'].find((name) => config.raw(name) !== undefined);
-  return parseLayerTypes<LayerType>(config, numLayers, () => MAMBA, ['attention', MAMBA], key);
+  const known = ['attention', MAMBA, ...Object.keys(renamed)];
+  return parseLayerTypes<string>(config, numLayers, () => MAMBA, known, key).map(
+    (type) => renamed[type] ?? (type as LayerType),
+  );
 }
 
 function parseMamba(config: ConfigReader, hiddenSize: number, segments: number): MambaConfig {

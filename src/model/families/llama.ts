@@ -2,20 +2,43 @@ import { known } from '../../base/errors.js';
 import type { GqaConfig, LayerConfig } from '../config/model_config.js';
 import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import { parseRope, parseTemperature } from '../config/rope_config.js';
-import { llamaNames } from '../config/tensor_names.js';
-import { countRange, ggufHeads, type NeutralKey, parseGated, parseGqa, parseLayerTypes } from './common_keys.js';
+import { expertNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
+import {
+  countRange,
+  ggufHeads,
+  type NeutralKey,
+  parseExperts,
+  parseGated,
+  parseGqa,
+  parseLayerTypes,
+  refuseForeign,
+} from './common_keys.js';
 import { type CommonConfig, defineFamily } from './family.js';
 
 /** Keys of relatives of this family that would change the computation. */
 export const llamaNeutral: readonly NeutralKey[] = [
   ['num_experts', 0, 'a mixture of experts is another architecture'],
-  ['num_local_experts', 0, 'a mixture of experts is another architecture'],
   ['partial_rotary_factor', 1, 'the whole head is rotated'],
 ];
+export const noExperts: readonly NeutralKey[] = [
+  ['num_local_experts', 0, 'a mixture of experts is another architecture'],
+];
+
+const moe = 'model.layers.{layer}.block_sparse_moe.';
+const mixtralNames: TensorNames = {
+  ...llamaNames,
+  experts: {
+    ...expertNames(),
+    gate: `${moe}experts.{expert}.w1`,
+    up: `${moe}experts.{expert}.w3`,
+    down: `${moe}experts.{expert}.w2`,
+    router: `${moe}gate`,
+  },
+};
 
 /**
- * Llama, Mistral, Ministral 3, Qwen2, Qwen3 and SmolLM3: RMSNorm, rotary grouped-query attention, SwiGLU. Where they differ, it is by what
- * transformers' modelling files do with the same keys.
+ * Llama, Mistral, Mixtral, Ministral, Ministral 3, Qwen2, Qwen3 and SmolLM3: RMSNorm, rotary grouped-query attention, SwiGLU (Mixtral's by
+ * experts). Where they differ, it is by what transformers' modelling files do with the same keys.
  */
 export const llama = defineFamily({
   defaults: {
@@ -58,16 +81,24 @@ export const llama = defineFamily({
   neutral: llamaNeutral,
   config(config, common) {
     const trait = traitOf(common.architecture);
+    if (!trait.experts) refuseForeign(config, noExperts);
     const attention = parseAttention(config, common);
     const rotates = trait.skipsRope ? parseRotatedLayers(config, common) : () => true;
     const windows = parseWindows(config, common, rotates);
-    const mlp = { ...parseGated(config), bias: parseBias(config, 'mlp_bias', common.architecture, trait.mlpBias) };
+    const mlp = trait.experts
+      ? { ...parseExperts(config, 'num_local_experts', undefined, 'intermediate_size'), normTopkProb: true }
+      : { ...parseGated(config), bias: parseBias(config, 'mlp_bias', common.architecture, trait.mlpBias) };
+    const stretch = attention.rope?.scaling;
     return {
+      // Configurations that YaRN was written into often keep the trained length.
+      ...(stretch?.type === 'yarn' && {
+        maxPositions: Math.max(common.maxPositions, Math.floor(stretch.factor * stretch.originalMaxPositions)),
+      }),
       layers: windows.map((window, layer): LayerConfig => {
         const rope = rotates(layer) ? attention.rope : null;
         return { attention: { ...attention, rope, window }, mlp };
       }),
-      tensors: llamaNames,
+      tensors: trait.experts ? mixtralNames : llamaNames,
     };
   },
   gguf: { keys: ggufKeys, pairedRows: ['llama', 'smollm3', 'mistral3'] },
@@ -82,8 +113,11 @@ interface Trait {
   readonly qkNorm: GqaConfig['qkNorm'];
   /** Some layers don't encode positions. */
   readonly skipsRope?: true;
-  /** Positions beyond the trained ones by YaRN, and queries with a temperature. */
-  readonly yarn?: true;
+  /** A window counts wherever it is written; where the key is absent, it is this one (null: none). */
+  readonly slides?: number | null;
+  readonly experts?: true;
+  /** Queries at far positions are multiplied by more. */
+  readonly temperature?: true;
 }
 
 const traits: Readonly<Record<string, Trait>> = {
@@ -95,8 +129,17 @@ const traits: Readonly<Record<string, Trait>> = {
     mlpBias: false,
     qkNorm: 'head',
   },
-  mistral: { required: ['num_key_value_heads'], attentionBias: 'none', mlpBias: false, qkNorm: false },
-  ministral3: { required: [], attentionBias: 'none', mlpBias: false, qkNorm: false, yarn: true },
+  mistral: { required: ['num_key_value_heads'], attentionBias: 'none', mlpBias: false, qkNorm: false, slides: 4096 },
+  mixtral: {
+    required: ['num_key_value_heads'],
+    attentionBias: 'none',
+    mlpBias: false,
+    qkNorm: false,
+    slides: null,
+    experts: true,
+  },
+  ministral: { required: ['num_key_value_heads'], attentionBias: 'none', mlpBias: false, qkNorm: false, slides: 4096 },
+  ministral3: { required: [], attentionBias: 'none', mlpBias: false, qkNorm: false, slides: null, temperature: true },
   smollm3: { required: [], attentionBias: 'flag', mlpBias: true, qkNorm: false, skipsRope: true },
   // For their attention (granite.ts, qwen3_5.ts, qwen3_moe.ts).
   granite: { required: [], attentionBias: 'flag', mlpBias: true, qkNorm: false },
@@ -107,6 +150,8 @@ const traits: Readonly<Record<string, Trait>> = {
   qwen3_moe: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: 'head' },
 };
 
+const stretches = ['linear', 'llama3', 'yarn'] as const;
+
 const traitOf = (architecture: string): Trait => known(traits[architecture], `trait of ${architecture}`);
 
 /** Of every layer, without a window. */
@@ -116,14 +161,13 @@ export function parseAttention(config: ConfigReader, { architecture, hiddenSize 
   const flag = parseBias(config, 'attention_bias', architecture, trait.attentionBias !== 'none');
   const qkv = flag || trait.attentionBias === 'qkv';
   const attention = parseGqa(config, hiddenSize, qkv);
-  const types = trait.yarn ? (['yarn'] as const) : undefined;
   return {
     ...attention,
     bias: { ...attention.bias, o: flag && trait.attentionBias === 'flag' },
     qkNorm: trait.qkNorm,
     rope: {
-      ...parseRope(config, attention.headDim, types, config.boolean('rope_interleaved', false)),
-      ...(trait.yarn && parseTemperature(config)),
+      ...parseRope(config, attention.headDim, stretches, config.boolean('rope_interleaved', false)),
+      ...(trait.temperature && parseTemperature(config)),
     },
   };
 }
@@ -149,21 +193,19 @@ export function parseBias(config: ConfigReader, key: string, architecture: strin
 
 /**
  * Each layer's window; undefined: none. Qwen needs `use_sliding_window` true for its window to count, and has it in layers from
- * `max_window_layers` (28) on where no `layer_types` say, SmolLM3 in those that don't rotate; Mistral's and Ministral's count always,
- * and Mistral's is 4096 where the key is absent.
+ * `max_window_layers` (28) on where no `layer_types` say, SmolLM3 in those that don't rotate; Mistral's and its relatives' count always.
  */
 function parseWindows(
   config: ConfigReader,
   { architecture, numLayers }: CommonConfig,
   rotates: (layer: number) => boolean = () => true,
 ): (number | undefined)[] {
-  const mistral = architecture === 'mistral' || architecture === 'ministral3';
-  const enabled = config.boolean('use_sliding_window', mistral);
+  const { slides: always, skipsRope } = traitOf(architecture);
+  const enabled = config.boolean('use_sliding_window', always !== undefined);
   const first = config.optionalInteger('max_window_layers', { min: 0, max: 4096 }) ?? 28;
   const given = config.optionalInteger('sliding_window', { min: 1, max: 2 ** 30 });
-  const window = architecture === 'mistral' && !config.has('sliding_window') ? 4096 : given;
-  const slides = (layer: number): boolean =>
-    mistral || (traitOf(architecture).skipsRope ? !rotates(layer) : layer >= first);
+  const window = config.has('sliding_window') ? given : (always ?? given);
+  const slides = (layer: number): boolean => always !== undefined || (skipsRope ? !rotates(layer) : layer >= first);
   const types = parseLayerTypes(config, numLayers, (layer) =>
     enabled && window !== undefined && slides(layer) ? 'sliding_attention' : 'full_attention',
   );
@@ -176,14 +218,18 @@ function parseWindows(
 export function ggufKeys(metadata: GgufMetadata): Record<string, unknown> {
   const { arch } = metadata;
   const experts = metadata.optionalInteger('expert_count', { min: 0, max: 4096 }) ?? 0;
-  if (experts > 0) throw metadata.unsupported('expert_count', experts, `${arch} runs without experts`);
+  if (experts > 0 && arch !== 'llama')
+    throw metadata.unsupported('expert_count', experts, `${arch} runs without experts`);
   const heads = ggufHeads(metadata);
   const headDim = heads.head_dim;
   for (const name of ['attention.value_length', 'rope.dimension_count']) {
     const width = metadata.optionalInteger(name, { min: 0, max: 2 ** 20 }) ?? headDim;
     if (width !== headDim) throw metadata.unsupported(name, width, `it must be the width of a head (${headDim})`);
   }
-  return { ...(arch === 'mistral3' ? ggufMistral(metadata) : { model_type: arch }), ...heads };
+  if (arch === 'mistral3') return { ...ggufMistral(metadata), ...heads };
+  if (experts === 0) return { model_type: arch, ...heads };
+  const chosen = metadata.integer('expert_used_count', countRange);
+  return { model_type: 'mixtral', ...heads, num_local_experts: experts, num_experts_per_tok: chosen };
 }
 
 /** Mistral's models of text and images: Ministral 3 where queries have a temperature. The stretch is read elsewhere. */

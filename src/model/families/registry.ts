@@ -27,6 +27,8 @@ const rows: FamilyRow[] = [
       qwen2: 'Qwen2ForCausalLM',
       qwen3: ['Qwen3ForCausalLM', 'Qwen3Model'],
       mistral: 'MistralForCausalLM',
+      mixtral: 'MixtralForCausalLM',
+      ministral: 'MinistralForCausalLM',
       ministral3: 'Ministral3ForCausalLM',
       smollm3: 'SmolLM3ForCausalLM',
     },
@@ -54,9 +56,13 @@ const rows: FamilyRow[] = [
   },
   {
     family: async () => (await import('./gemma.js')).gemma,
-    models: { gemma3_text: ['Gemma3ForCausalLM', 'Gemma3TextModel'], gemma2: 'Gemma2ForCausalLM' },
+    models: {
+      gemma3_text: ['Gemma3ForCausalLM', 'Gemma3TextModel'],
+      gemma2: 'Gemma2ForCausalLM',
+      gemma: 'GemmaForCausalLM',
+    },
     wrappers: { gemma3: { className: 'Gemma3ForConditionalGeneration', textType: 'gemma3_text' } },
-    gguf: ['gemma3', 'gemma2', 'gemma-embedding'],
+    gguf: ['gemma3', 'gemma2', 'gemma', 'gemma-embedding'],
     projector: { type: 'gemma3', archs: ['gemma3'] },
   },
   {

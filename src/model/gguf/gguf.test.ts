@@ -340,7 +340,12 @@ describe('what is no model for this runtime', () => {
       'unsupported',
       /differs from layer to layer/,
     ],
-    ['experts in llama', change({ 'llama.expert_count': u32(8) }), 'unsupported', /expert_count 8/],
+    [
+      'experts in llama, chosen how?',
+      change({ 'llama.expert_count': u32(8) }),
+      'config',
+      /'llama\.expert_used_count' is missing/,
+    ],
     [
       'a partly rotated head',
       change({ 'llama.rope.dimension_count': u32(8) }),

@@ -168,10 +168,11 @@ export function modelTensors(config: ModelConfig): TensorRecipe[] {
     for (const name of [tensors.norm, embeddingNorm, hiddenNorm]) norm(name!, hiddenSize);
     linear(project!, hiddenSize, 2 * hiddenSize, 1.5);
   }
-  if (!config.architecture.startsWith('lfm2')) return list;
+  const names = ownNames[config.architecture];
+  if (!names) return list;
   return list.map((recipe) => ({
     ...recipe,
-    name: lfm2Names.reduce((name, [usual, own]) => name.replace(usual, own), recipe.name),
+    name: names.reduce((name, [usual, own]) => name.replace(usual, own), recipe.name),
   }));
 }
 
@@ -254,6 +255,18 @@ const lfm2Names: readonly (readonly [RegExp, string])[] = [
   [/down_proj/, 'w2'],
   [/^model\.norm/, 'model.embedding_norm'],
 ];
+
+/** By architecture. */
+const ownNames: Readonly<Record<string, readonly (readonly [RegExp, string])[]>> = {
+  lfm2: lfm2Names,
+  lfm2_moe: lfm2Names,
+  mixtral: [
+    [/\.mlp\./, '.block_sparse_moe.'],
+    [/gate_proj/, 'w1'],
+    [/up_proj/, 'w3'],
+    [/down_proj/, 'w2'],
+  ],
+};
 
 function convTensors({ list, linear }: Lists, at: string, hiddenSize: number, { width, taps }: ConvConfig): void {
   linear(`${at}.in_proj`, 3 * width, hiddenSize, 1);

@@ -455,6 +455,25 @@ const cases: Record<string, FamilyCase> = {
     },
     tokens: 560,
   },
+  'gemma, tied': {
+    options: {
+      seed: 75,
+      config: {
+        ...gemma,
+        model_type: 'gemma',
+        // As the first files had it.
+        hidden_act: 'gelu',
+        num_hidden_layers: 3,
+        hidden_size: 72,
+        head_dim: 24,
+        num_attention_heads: 6,
+        num_key_value_heads: 1,
+        intermediate_size: 100,
+      },
+    },
+    tokens: 40,
+    llamaCpp: 2e-3,
+  },
   'gemma2, window 9': {
     options: {
       seed: 73,
@@ -534,6 +553,32 @@ const cases: Record<string, FamilyCase> = {
     },
     tokens: 40,
     llamaCpp: 1e-5,
+  },
+  mixtral: {
+    options: {
+      seed: 76,
+      config: {
+        model_type: 'mixtral',
+        num_hidden_layers: 3,
+        num_local_experts: 5,
+        num_experts_per_tok: 2,
+        intermediate_size: 40,
+      },
+    },
+    tokens: 40,
+    llamaCpp: 1e-5,
+  },
+  'qwen3, YaRN as its makers write it': {
+    options: {
+      seed: 77,
+      config: {
+        model_type: 'qwen3',
+        head_dim: 32,
+        num_hidden_layers: 3,
+        rope_parameters: { rope_theta: 5000, rope_type: 'yarn', factor: 4, original_max_position_embeddings: 128 },
+      },
+    },
+    tokens: 300,
   },
   'qwen3_moe, dense layers, weights as they are': {
     options: {

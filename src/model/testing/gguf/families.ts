@@ -9,6 +9,7 @@ import type { RopeConfig } from '../../config/rope_config.js';
 import type { WeightMap } from '../reference/reference.js';
 import { encoderParts } from './encoders.js';
 import { stackExperts } from './deepseek.js';
+import { interleavePairs } from './granite.js';
 import { f32, type GgufTensor, type GgufValue, u32 } from './file.js';
 import type { GgufParts } from './model.js';
 
@@ -23,6 +24,10 @@ export function familyParts(config: ModelConfig, attention: GqaConfig, weights: 
     case 'gemma2':
     case 'gemma3_text':
       return gemmaParts(config, attention, weights);
+    case 'gemma':
+      return plainGemmaParts(attention, weights);
+    case 'mixtral':
+      return mixtralParts(config, attention, weights);
     case 'gemma4_text':
       return gemma4Parts(config, weights);
     case 'phi3':
@@ -92,6 +97,50 @@ function gemmaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMa
       tensor.name.includes('norm') ? { ...tensor, data: tensor.data.map((w) => w + 1) } : tensor,
     ),
     rename: (name) => norms.reduce((text, [from, to]) => text.replace(from, to), name),
+  };
+}
+
+const plainGemmaParts = (attention: GqaConfig, weights: WeightMap): GgufParts => ({
+  arch: 'gemma',
+  metadata: heads(attention),
+  tensors: asTheyAre(weights).map((tensor) =>
+    tensor.name.includes('norm') ? { ...tensor, data: tensor.data.map((w) => w + 1) } : tensor,
+  ),
+});
+
+/** Of llama.cpp it is Llama, whose rows of q and k lie in pairs. */
+function mixtralParts(config: ModelConfig, attention: GqaConfig, weights: WeightMap): GgufParts {
+  const { numExperts, expertsPerToken, width } = expertsOf(config)!;
+  const parts: Readonly<Record<string, string>> = { w1: 'gate', w3: 'up', w2: 'down' };
+  const usual = new Map(
+    [...weights].map(([name, own]) => [
+      name.replace('.block_sparse_moe.', '.mlp.').replace(/\.(w[123])\./, (_, part: string) => `.${parts[part]}_proj.`),
+      own,
+    ]),
+  );
+  const { kvHeads, headDim } = attention;
+  return {
+    arch: 'llama',
+    metadata: {
+      ...heads(attention),
+      'rope.dimension_count': u32(headDim),
+      feed_forward_length: u32(width),
+      expert_count: u32(numExperts),
+      expert_used_count: u32(expertsPerToken),
+    },
+    tensors: [
+      ...asTheyAre(usual)
+        .filter(({ name }) => !/\.experts\.\d+\./.test(name))
+        .map((tensor) => {
+          const count = tensor.name.includes('.q_proj.')
+            ? attention.heads
+            : tensor.name.includes('.k_proj.')
+              ? kvHeads
+              : 0;
+          return count > 0 ? { ...tensor, data: interleavePairs(tensor.data, count, headDim) } : tensor;
+        }),
+      ...stackExperts(config, usual),
+    ],
   };
 }
 

@@ -296,9 +296,12 @@ function graniteMlp(raw: Raw, tensor: Lookup): (x: Vector, at: string) => Vector
 }
 
 /** Softmax over all experts, the best, divided by their sum where norm_topk_prob. */
-function softmaxExperts(raw: Raw, tensor: Lookup): (x: Vector, at: string) => Vector {
-  const count = number(raw, 'num_experts');
-  const expert = gated(tensor, silu, number(raw, 'moe_intermediate_size'));
+function softmaxExperts(
+  raw: Raw,
+  tensor: Lookup,
+  count = number(raw, 'num_experts'),
+  expert = gated(tensor, silu, number(raw, 'moe_intermediate_size')),
+): (x: Vector, at: string) => Vector {
   return (x, at) => {
     const logits = matVec(tensor(`${at}gate.weight`, count, x.length), x);
     const largest = Math.max(...logits);
@@ -407,6 +410,16 @@ function modelOf(raw: Raw, tensor: Lookup): Model {
         },
       };
     }
+    case 'gemma': {
+      const mlp = gated(tensor, geluTanh, width);
+      return {
+        ...plain,
+        plus: 1,
+        embeddingScale: Math.sqrt(number(raw, 'hidden_size')),
+        tied: raw['tie_word_embeddings'] !== false,
+        layer: () => ({ window, frequencies: bases(number(raw, 'rope_theta', 1e4), dim), rotaryScale: 1, mlp }),
+      };
+    }
     case 'gemma2': {
       const mlp = gated(tensor, geluTanh, width);
       return {
@@ -487,6 +500,21 @@ function modelOf(raw: Raw, tensor: Lookup): Model {
         }),
       };
     }
+    case 'mixtral': {
+      const names: Readonly<Record<string, string>> = { gate: 'w1', up: 'w3', down: 'w2' };
+      const renamed: Lookup = (name, ...shape) =>
+        tensor(
+          name
+            .replace('.mlp.', '.block_sparse_moe.')
+            .replace(/(\.\d+)\.(\w+)_proj/, (_, at: string, part: string) => `${at}.${names[part]}`),
+          ...shape,
+        );
+      const count = number(raw, 'num_local_experts', 8);
+      const mlp = softmaxExperts({ ...raw, norm_topk_prob: true }, renamed, count, gated(renamed, silu, width));
+      const frequencies = bases(number(raw, 'rope_theta', 1e4), dim);
+      return { ...plain, layer: () => ({ window, frequencies, rotaryScale: 1, mlp }) };
+    }
+    case 'qwen3': // with YaRN
     case 'ministral3': {
       const rope = raw['rope_parameters'] as Record<string, number>;
       const theta = rope['rope_theta']!;
@@ -509,7 +537,11 @@ function modelOf(raw: Raw, tensor: Lookup): Model {
       const rotaryScale = mscale(rope['mscale'] ?? 1) / mscale(rope['mscale_all_dim'] ?? 0);
       const mlp = gated(tensor, silu, width);
       const temperature = (position: number): number => 1 + beta * Math.log(1 + Math.floor(position / original));
-      return { ...plain, layer: () => ({ window, frequencies, rotaryScale, mlp, temperature }) };
+      return {
+        ...plain,
+        qkNorm: raw['model_type'] === 'qwen3',
+        layer: () => ({ window, frequencies, rotaryScale, mlp, temperature }),
+      };
     }
     case 'gpt_oss': {
       const rope = (raw['rope_parameters'] ?? raw['rope_scaling'] ?? {}) as Record<string, number | boolean>;
