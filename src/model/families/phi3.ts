@@ -46,7 +46,7 @@ export const phi3 = defineFamily({
 function parseRotary(config: ConfigReader, headDim: number, maxPositions: number): RopeConfig {
   const rope = config.optionalObject('rope_parameters') ?? config.optionalObject('rope_scaling');
   const type = rope && (rope.optionalString('rope_type') ?? rope.optionalString('type') ?? 'default');
-  const part = config.optionalPositive('partial_rotary_factor') ?? rope?.optionalPositive('partial_rotary_factor') ?? 1;
+  const part = rope?.optionalPositive('partial_rotary_factor') ?? config.optionalPositive('partial_rotary_factor') ?? 1;
   const dims = Math.floor(headDim * part);
   const theta = rope?.optionalPositive('rope_theta') ?? config.optionalPositive('rope_theta') ?? 10000;
   if (!rope || type === 'default') return { ...parseRope(config, headDim, ['longrope']), theta, dims };
