@@ -116,6 +116,28 @@ describe('what files say of vectors', () => {
     }
   });
 
+  test('a model that was saved without its head embeds like the whole one', { timeout: 120_000 }, async () => {
+    const config = { model_type: 'qwen3', head_dim: 16, tie_word_embeddings: false };
+    const model = makeRandomModel({ seed: 61, config });
+    const embedded = async (files: File[]) => {
+      const loaded = await load(files, { ...exact, contextLength: 64 });
+      const { embeddings } = await loaded.embed([[3, 9, 27], [5]], { pooling: 'last' });
+      await loaded.dispose();
+      return embeddings;
+    };
+    const whole = await embedded(folder(model, {}));
+    const weights = new Map([...model.weights].filter(([name]) => name !== 'lm_head.weight'));
+    for (const className of ['Qwen3Model', 'Qwen3ForCausalLM']) {
+      const written = json({ ...raw(model), architectures: [className] });
+      const bare = folder(
+        { ...model, weights },
+        { 'config.json': written },
+        { rename: (name) => name.replace(/^model\./, '') },
+      );
+      expect(await embedded(bare)).toEqual(whole);
+    }
+  });
+
   test("what isn't supported is told", { timeout: 60_000 }, async () => {
     const model = makeRandomModel({ seed: 42, config: BERT });
     const modules = [{ idx: 1, path: '1_Pooling', type: 'sentence_transformers.models.Pooling' }];

@@ -272,7 +272,9 @@ export function parseModelConfig(config: unknown, generationConfig?: unknown, fi
     ...encoderOf('vision', () => family.vision?.(whole)),
     ...encoderOf('sound', () => family.sound?.(whole)),
   };
-  const model = { ...parsed, layers: alikeSegments(parsed.layers), ...encoders };
+  // Whose class has no head was saved without one.
+  const headless = String(whole.raw('architectures')).endsWith('Model') && { tieWordEmbeddings: true };
+  const model = { ...parsed, ...headless, layers: alikeSegments(parsed.layers), ...encoders };
   checkSupported(model, file);
   return model;
 }

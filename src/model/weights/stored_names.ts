@@ -41,6 +41,10 @@ export function asNamed(index: TensorIndex, config: ModelConfig): TensorIndex {
     const name = prefix && prefix[1] + stored.slice(prefix[0].length);
     if (name !== undefined) tensors.set(name, { ...entry, name });
   }
+  // Embedding models are saved without their head, which nothing then asks.
+  const head = `${config.tensors.head}.weight`;
+  const table = tensors.get(`${embedding}.weight`);
+  if (bare && table && !config.tieWordEmbeddings && !tensors.has(head)) tensors.set(head, { ...table, name: head });
   const totalBytes = [...tensors.values()].reduce((sum, { start, end }) => sum + end - start, 0);
   if (config.vision) addVision(tensors, index, config.vision);
   if (config.sound) addSound(tensors, index);
