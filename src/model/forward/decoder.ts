@@ -81,6 +81,15 @@ interface StagePrograms {
 /** Rows of the head. */
 export type HeadRows = Pick<RowBuffers, 'rows' | 'x' | 'normed'>;
 
+interface RowOptions {
+  /** The most that all ranks together may have in a step, where every rank runs rows of its own; otherwise as `rows`. */
+  readonly allRows?: number;
+  /** No two rows of a step are of the same slot. Default: of one row. */
+  readonly distinct?: boolean;
+  /** More rows, whose tokens and residual stream these are the first ones of. */
+  readonly like?: DecoderRows;
+}
+
 /** Of `Decoder.allocateRows`. */
 export interface DecoderRows extends RowBuffers {
   readonly embedding: VocabParallelEmbedding;
@@ -236,11 +245,12 @@ export class Decoder {
     return fitRows(this.device, wanted, widest * 4);
   }
 
-  /**
-   * `allRows`: the most that all ranks together may have in a step, where every rank runs rows of its own; otherwise as `rows`. `like`: more
-   * rows, whose tokens and residual stream these are the first ones of.
-   */
-  allocateRows(role: Role, rows: number, allRows = rows, like?: DecoderRows): DecoderRows {
+  /** Buffers of `rows` rows of a step. */
+  allocateRows(
+    role: Role,
+    rows: number,
+    { allRows = rows, distinct = rows === 1, like }: RowOptions = {},
+  ): DecoderRows {
     const { config, device, world, hiddenStride } = this;
     const floats = (name: string, count: number): Buffer => device.createBuffer(`${role} ${name}`, count * 4);
     const blocks = world.all.rowPieces[role];
@@ -256,6 +266,7 @@ export class Decoder {
     const buffers: RowBuffers = {
       role,
       rows,
+      distinct,
       tokens: like?.tokens ?? floats('tokens', blocks * rows),
       rowInfo,
       adapters: { loaded: () => this.adapters, rowInfo: ownRowInfo(world, { role, rowInfo, rows }), scratch },

@@ -19,8 +19,9 @@ import type { Role } from './roles.js';
 import { isAdapted, type StageRows } from './rows.js';
 import type { RankRecorder } from './world.js';
 
-// Which kernels run a layer. On a GPU a lone row's norm, rotation, append and merge are done by the kernels before or behind them; a
-// kernel that does the work of several gives their bits. The layers ask here and record what they are told.
+// Which kernels run a layer. On a GPU a lone row's norm, rotation, append and merge are done by the kernels before or behind them, of
+// several rows rotation and append; a kernel that does the work of several gives their bits. The layers ask here and record what they
+// are told.
 
 /**
  * Whether this device runs a kernel for GPUs that does the work of two others: they run where it binds more buffers than the device
@@ -55,9 +56,13 @@ export const fusesAdded = (
   layers.every(({ norms }) => norms === 'behind' || norms === 'both') &&
   fuses(device, linearAddNorm);
 
-/** A lone generated row, whose sequence is all here: its steps take fewer kernels. */
-export const isLone = ({ isLocal }: SpreadAttention, { role, rows }: Pick<StageRows, 'role' | 'rows'>): boolean =>
-  role === 'generated' && rows === 1 && isLocal;
+/** Generated rows, whose sequences are all here. */
+const isOwn = ({ isLocal }: SpreadAttention, { role }: Pick<StageRows, 'role'>): boolean =>
+  role === 'generated' && isLocal;
+
+/** One such row: its steps take fewer kernels. */
+export const isLone = (attention: SpreadAttention, rows: Pick<StageRows, 'role' | 'rows'>): boolean =>
+  isOwn(attention, rows) && rows.rows === 1;
 
 /**
  * What of grouped-query attention is done in one with what is before or behind it. Heads of a compressed cache differ in their chunks:
@@ -71,8 +76,14 @@ export function fusedGqa(
 ) {
   const lone = isLone(attention, rows) && !cache.headTables;
   return {
-    /** Rotation and append, with attention. */
-    appends: lone && sharesKv === undefined && canAppend(headDim) && fuses(device, attentionAppend),
+    /** Rotation and append, with attention: of rows that don't attend to each other's keys. */
+    appends:
+      isOwn(attention, rows) &&
+      rows.distinct &&
+      !cache.headTables &&
+      sharesKv === undefined &&
+      canAppend(headDim) &&
+      fuses(device, attentionAppend),
     /**
      * The merge of chunks, and the gate of what is merged, in the output projection, which must be one matrix of these segments: what it
      * reads then.

@@ -154,8 +154,10 @@ test.each(drawn(range(0, 24), 2, 'drafts in batches'))(
     const model = { seed: 100 + seed, config: { max_position_embeddings: 2048, ...FAMILIES[family] } };
     const { name, plan, batches, prefixCaching } = planFor(random, model);
     const open = async (of: Partial<Parameters<typeof openRunner>[0]>, options: Partial<EngineOptions>) => {
+      // Half of them run what a GPU does.
+      const variants = seed % 2 === 0 ? 'auto' : 'hardware';
       const shared = { adapter: adapter.name, model, contextLength: 512, slots: SLOTS, kvBlocks: 48, virtual: true };
-      const { group } = await openRunner({ ...shared, ...of });
+      const { group } = await openRunner({ ...shared, variants, ...of });
       return new Engine(group, { placing, slots: SLOTS, tokensPerIteration: 96, iterationsInFlight: 4, ...options });
     };
     const all = requestsOf(random);
