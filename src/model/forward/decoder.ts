@@ -29,7 +29,7 @@ import type {
   StageContext,
 } from '../layers/layer.js';
 import { VocabParallelEmbedding } from '../layers/linear/vocab.js';
-import { fusesAdded, fusesNorm } from '../layers/fusion.js';
+import { fusesAdded, fusesLoneNorm } from '../layers/fusion.js';
 import { fitRows, recordLinear } from '../layers/linear/linear.js';
 import { GivenRows } from '../layers/given_rows.js';
 import { Inputs } from '../layers/inputs.js';
@@ -255,7 +255,7 @@ export class Decoder {
     const floats = (name: string, count: number): Buffer => device.createBuffer(`${role} ${name}`, count * 4);
     const blocks = world.all.rowPieces[role];
     const fuses =
-      fusesNorm(device, config.norm, role, rows, config.hiddenSize) &&
+      fusesLoneNorm(device, config.norm, role, rows, config.hiddenSize) &&
       !config.layers.some(({ norms }) => norms === 'shared') &&
       !this.#stages.some(({ mlps }) => mlps.some(({ sharesNormed }) => sharesNormed));
     const x = like?.x ?? floats('x', rows * hiddenStride);
@@ -271,7 +271,7 @@ export class Decoder {
       rowInfo,
       adapters: { loaded: () => this.adapters, rowInfo: ownRowInfo(world, { role, rowInfo, rows }), scratch },
       x,
-      residual: new Residual(x, folds ? floats('x, other', hiddenStride) : undefined, shape),
+      residual: new Residual(x, folds ? floats('x, other', rows * hiddenStride) : undefined, shape),
       normed: fuses ? undefined : floats('normed', rows * hiddenStride),
     };
     const heads = ({ attentions }: DecoderStage): number => Math.max(...attentions.map((attention) => attention.heads));

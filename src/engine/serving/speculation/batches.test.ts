@@ -27,6 +27,7 @@ const FAMILIES: Readonly<Record<string, Record<string, unknown>>> = {
   windows: { model_type: 'mistral', sliding_window: 70, num_key_value_heads: 4, num_attention_heads: 8 },
   'windows, sinks, experts': SINKS,
   experts: EXPERTS,
+  'norms behind halves': { model_type: 'gemma3_text', hidden_act: undefined, rope_theta: undefined },
   latent: { model_type: 'deepseek_v3' },
   convolutions: CONVOLUTIONS,
   'linear attention': LINEAR_ATTENTION,
