@@ -20,7 +20,7 @@ const LANES = 8;
 const ENOUGH_WORKGROUPS = 512;
 /** Sums of a thread with several outputs (rows x matrices x outputs): registers, and workgroup memory of 4 bytes a sum and thread. */
 const MOST_SUMS = 8;
-/** Of rows in bytes: workgroups with more would leave few waves to a processor. */
+/** Of a tile's rows in workgroup memory: workgroups with more would leave few waves to a processor. */
 const MOST_ROW_BYTES = 24 * 1024;
 /** Units that a thread asks for before it uses the first. */
 const MOST_LOADS = 4;
@@ -82,6 +82,9 @@ function tunedEach(tuning: string, usually: number, fits: (each: number) => bool
   return tuning.startsWith('each 4') && fits(4) ? 4 : usually;
 }
 
+/** Whether so many rows of `rowBytes` each leave a workgroup enough of its memory. */
+export const fitTile = (rows: number, rowBytes: number): boolean => rows * rowBytes <= MOST_ROW_BYTES;
+
 /** How a hardware adapter's workgroups contract (contract.wgsl): everything but SUBS and PARTS changes no bit. */
 export function planContract(contraction: Contraction, traits: DeviceTraits): ContractPlan {
   const { tuning = '' } = traits;
@@ -99,7 +102,7 @@ export function planContract(contraction: Contraction, traits: DeviceTraits): Co
   const slices = Math.min(parts, (tuning === 'threads 128' ? 128 : THREADS) / lanes);
   const bytes = (rows: number, each: number): number => bytesOf(rows, each * lanes);
   let { tileRows } = contraction;
-  while (tileRows > 1 && (bytes(tileRows, 1) > limit || tileRows * rowBytes > MOST_ROW_BYTES)) tileRows /= 2;
+  while (tileRows > 1 && (bytes(tileRows, 1) > limit || !fitTile(tileRows, rowBytes))) tileRows /= 2;
   const fits = (each: number): boolean =>
     lanes * each <= 32 && tileRows * matrices * each <= MOST_SUMS && bytes(tileRows, each) <= limit;
   const pays = (each: number): boolean =>

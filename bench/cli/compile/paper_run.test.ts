@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { recordOnPaper } from '../../../src/engine/ranks/rank_memory.js';
 import { readModelConfig } from '../../../src/model/families/registry.js';
 import { modelShape } from '../../../src/model/shape.js';
-import { PUBLISHED } from '../../../src/model/testing/published_configs.js';
+import { OTHERS, PUBLISHED } from '../../../src/model/testing/published_configs.js';
 import { makePlan } from '../../../src/placement/index.js';
 import { countDispatches, type StepDispatches } from './paper_run.js';
 
@@ -18,8 +18,18 @@ test('a dense layer takes 5 dispatches, and beyond 1024 tokens another, that mer
     expect(await counted(llama, layers)).toMatchObject({
       dispatches_512: 5 * layers + 4,
       dispatches_4096: 6 * layers + 4,
+      // Chunks of several rows are merged apart; more rows than fit a workgroup's memory are normalised apart, too.
+      dispatches_2_rows: 6 * layers + 4,
+      dispatches_8_rows: 8 * layers + 5,
     });
   }
+});
+
+test('latent attention whose queries have a bottleneck takes 7 dispatches a layer, of several rows 10', async () => {
+  const { config } = PUBLISHED['minicpm3-4b'] ?? { config: OTHERS['minicpm3-4b']! };
+  const [one, two] = [await counted(config, 1), await counted(config, 2)];
+  expect(two.dispatches_512 - one.dispatches_512).toBe(7);
+  expect(two.dispatches_8_rows - one.dispatches_8_rows).toBe(10);
 });
 
 test.each([

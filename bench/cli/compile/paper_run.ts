@@ -87,7 +87,8 @@ export interface StepDispatches {
   readonly dispatches_4096: number;
   /** A chunk of 512 rows of a prompt. */
   readonly dispatches_prompt: number;
-  /** A token of each of 8 sequences of 512. */
+  /** A token of each of 2, or 8, sequences of 512. */
+  readonly dispatches_2_rows: number;
   readonly dispatches_8_rows: number;
 }
 
@@ -99,18 +100,21 @@ export async function countDispatches(
   like?: LabAdapter,
 ): Promise<StepDispatches> {
   let dispatches = 0;
-  const runner = await paperRunner(config, { weights, kv, slots: 8, like }, () => dispatches++);
+  const runnerOf = (slots: number) => paperRunner(config, { weights, kv, slots, like }, () => dispatches++);
+  const runner = await runnerOf(8);
+  const pair = await runnerOf(2);
   const counted = async (step: Promise<unknown>): Promise<number> => {
     const before = dispatches;
     await step;
     return dispatches - before;
   };
   const prompt = await counted(runPrompt(runner));
-  await runner.start(0, SAMPLING['token']!, new Uint32Array(1));
+  for (const each of [runner, pair]) await each.start(0, SAMPLING['token']!, new Uint32Array(1));
   return {
     dispatches_512: await counted(runner.step(0, true, 512, 1)),
     dispatches_4096: await counted(runner.step(0, true, PAPER_TOKENS, 1)),
     dispatches_prompt: prompt,
+    dispatches_2_rows: await counted(pair.step(0, true, 512)),
     dispatches_8_rows: await counted(runner.step(0, true, 512)),
   };
 }

@@ -123,6 +123,12 @@ export const suite: KernelSuite<typeof linear.bindings, typeof linear.params, Li
       rowsProblem(1, 576, 96, { epilogue: 'gelu', type: 'q8', segments: { total: 8, align: 32 } }),
     ),
     linearCase('norm of two rows', rowsProblem(2, 100, 33, { norm: true, eps: 1e-6, tileRows: 1 })),
+    linearCase('norm of two rows in a tile', rowsProblem(2, 100, 33, { norm: true, eps: 1e-6 }), small),
+    linearCase(
+      'norm of a tile and a row, swiglu',
+      rowsProblem(5, 896, 72, { norm: true, eps: 1e-6, type: 'q4', epilogue: 'swiglu' }),
+      { tolerance: { absolute: 5e-5, relative: 5e-5 } },
+    ),
     linearCase('a shard of the logits', rowsProblem(2, 64, 40, { outOffset: 24, outStride: 96 })),
     linearCase('capped logits', rowsProblem(3, 100, 33, { outScale: 6, outCap: 2.5 })),
     linearCase(

@@ -16,7 +16,7 @@ import {
   tilesOf,
 } from '../problem.js';
 import { decodesBytes, rowBytes } from '../fast/fast.js';
-import { CONTRACT_TUNINGS, planContract, contractWgsl, serialContractWgsl } from '../contract.js';
+import { CONTRACT_TUNINGS, fitTile, planContract, contractWgsl, serialContractWgsl } from '../contract.js';
 import outputsWgsl from '../outputs.wgsl?raw';
 import linearWgsl from './linear.wgsl?raw';
 import { treeLevels } from '../segments.js';
@@ -30,7 +30,7 @@ import xPlainWgsl from '../x_plain.wgsl?raw';
 
 export interface LinearRowsProblem extends LinearProblem {
   readonly tileRows: TileRows;
-  /** RMS-normalise x first, with `eps`; needs tileRows 1 and `canFuseNorm`. */
+  /** RMS-normalise x first, with `eps`; needs `canFuseNorm`. */
   readonly norm: boolean;
   readonly eps?: number;
   readonly epilogue: Epilogue;
@@ -41,7 +41,7 @@ export interface LinearRowsProblem extends LinearProblem {
 /** Of lib/rms.wgsl, an f32 each. */
 const RMS_PARTIALS = 64;
 
-/** How a row of `inFeatures` is normalised in workgroup memory: `bytes` of it, of which `constants` tell the shader. */
+/** How rows of `inFeatures` are normalised in workgroup memory: `bytes` of it each, of which `constants` tell the shader. */
 export function planNormedX(inFeatures: number, { software }: Pick<DeviceTraits, 'software'>) {
   // A GPU's threads have as many vec4s each.
   const vec4s = alignUp(inFeatures, software ? 32 : 4 * 256) / 4;
@@ -52,12 +52,16 @@ export function planNormedX(inFeatures: number, { software }: Pick<DeviceTraits,
   };
 }
 
-/** Whether `linear` can normalise a row of `inFeatures` itself; if not, rms_norm before it gives the same bits. */
-export function canFuseNorm(inFeatures: number, traits: DeviceTraits): boolean {
-  // A thread of 256 sums gate and up.
-  const partials = traits.software ? 0 : 2 * 256 * 4;
-  const bytes = decodesBytes(traits, 'q8') ? rowBytes(inFeatures) : 0;
-  return planNormedX(inFeatures, traits).bytes + bytes + partials <= traits.limits.maxComputeWorkgroupStorageSize;
+/**
+ * Whether `linear` can normalise rows of `inFeatures` itself, so many in a tile; if not, rms_norm before it gives the same bits. A software
+ * adapter's workgroup takes one.
+ */
+export function canFuseNorm(inFeatures: number, traits: DeviceTraits, tileRows: TileRows = 1): boolean {
+  const bytes = planNormedX(inFeatures, traits).bytes + (decodesBytes(traits, 'q8') ? rowBytes(inFeatures) : 0);
+  if (tileRows > 1 && (traits.software || !fitTile(tileRows, bytes))) return false;
+  // A thread of 256 sums gate and up, or a tile's rows by one of them.
+  const sums = traits.software ? 0 : Math.max(2, tileRows) * 256 * 4;
+  return tileRows * bytes + sums <= traits.limits.maxComputeWorkgroupStorageSize;
 }
 
 /** Linear layer for few rows: generated tokens and logits. */
@@ -73,7 +77,6 @@ export const linear = defineKernel({
     const { segments, params, fragments, constants, fast } = planned;
     if (norm) checkNorm(problem, segments.end - segments.start === params.model_in_features);
     const normed = norm ? planNormedX(inFeatures, traits) : { bytes: 0, constants: {}, fragments: [xPlainWgsl] };
-    const staged = normed.bytes;
     const limit = traits.limits.maxComputeWorkgroupStorageSize;
     const matrices = epilogue === 'swiglu' ? 2 : 1;
     const { tileRows: most } = problem;
@@ -86,11 +89,10 @@ export const linear = defineKernel({
       matrices,
       segments,
       cut,
-      staged,
-      rowBytes: planned.rowBytes,
+      rowBytes: planned.rowBytes + normed.bytes,
     } as const;
     const hardware = traits.software ? undefined : planContract(contraction, traits);
-    const bytes = hardware?.bytes ?? staged;
+    const bytes = hardware?.bytes ?? normed.bytes;
     if (bytes > limit) {
       throw new SplitkvError(
         'limit',
@@ -108,7 +110,8 @@ export const linear = defineKernel({
       fragments: [stepsWgsl, ...fragments, siluWgsl, swigluWgsl],
       params: { ...params, eps: eps ?? 0 },
     };
-    const tileRows = hardware?.tileRows ?? Math.min(problem.tileRows, 2);
+    // A software adapter's workgroup normalises one row.
+    const tileRows = hardware?.tileRows ?? (norm ? 1 : Math.min(problem.tileRows, 2));
     const tiles = hardware?.tiles ?? tilesOf(outFeatures);
     return {
       wgsl: [
@@ -137,9 +140,8 @@ export const linear = defineKernel({
 });
 
 /** @param whole the rank has the whole row of x */
-function checkNorm({ tileRows, eps }: LinearRowsProblem, whole: boolean): void {
+function checkNorm({ eps }: LinearRowsProblem, whole: boolean): void {
   const bad = (what: string): SplitkvError => new SplitkvError('internal', `linear: a fused norm needs ${what}`);
-  if (tileRows !== 1) throw bad(`tileRows 1, got ${tileRows}; use rms_norm`);
   if (eps === undefined) throw bad('eps');
   if (!whole) throw bad('the whole row of x');
 }

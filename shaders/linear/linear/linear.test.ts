@@ -51,31 +51,38 @@ await describeOnAdapters('linear', (device) => {
     });
 
     test('a fused norm gives the bits of rms_norm before it', async () => {
-      for (const width of [100, 576]) {
+      for (const [rows, width] of [
+        [1, 576],
+        [3, 100],
+        [5, 1100],
+      ] as const) {
         const eps = 1e-5;
-        const problem = rowsProblem(2, width, 40, { type: 'q8', norm: true, eps, tileRows: 1 });
+        const problem = rowsProblem(rows, width, 40, { type: 'q8', norm: true, eps });
         const inputs = linearInputs(problem, new Random(5));
         const { norm_weight: weight, ...rest } = inputs;
         const { xStride } = problem;
         const normed = await runOnce(
           device(),
           rmsNorm,
-          { rows: 2, width, stride: xStride, eps, residual: false },
-          { x: inputs['x']!, weight: weight!, out: new Float32Array(2 * xStride) },
-          2 * xStride,
+          { rows, width, stride: xStride, eps, residual: false },
+          { x: inputs['x']!, weight: weight!, out: new Float32Array(rows * xStride) },
+          rows * xStride,
           software,
         );
         const x = new Float32Array(normed.buffer, normed.byteOffset, normed.length);
-        const fused = await runOnce(device(), linear, problem, inputs, 2 * problem.outStride, software);
+        const length = rows * problem.outStride;
         const apart = await runOnce(
           device(),
           linear,
           { ...problem, norm: false, tileRows: 2 },
           { ...rest, x },
-          2 * problem.outStride,
+          length,
           software,
         );
-        expect(fused).toEqual(apart);
+        for (const tileRows of [1, problem.tileRows] as const) {
+          const fused = await runOnce(device(), linear, { ...problem, tileRows }, inputs, length, software);
+          expect(fused, `${rows} of ${width} by ${tileRows}`).toEqual(apart);
+        }
       }
     });
   });
@@ -90,6 +97,9 @@ describe('linear refuses', () => {
   test('a row too long to normalise in workgroup memory, as canFuseNorm says', () => {
     expect(canFuseNorm(2048, BASELINE_TRAITS)).toBe(true);
     expect(canFuseNorm(4096, BASELINE_TRAITS)).toBe(false);
+    expect(canFuseNorm(1024, BASELINE_TRAITS, 2)).toBe(true);
+    expect(canFuseNorm(1024, BASELINE_TRAITS, 4)).toBe(false);
+    expect(canFuseNorm(64, { ...BASELINE_TRAITS, software: true }, 2)).toBe(false);
     expect(plan(rowsProblem(1, 2048, 32, { norm: true, eps: 1e-5, epilogue: 'swiglu' }))).not.toThrow();
     expect(plan(rowsProblem(1, 4096, 32, { norm: true, eps: 1e-5 }))).toThrow(
       /maxComputeWorkgroupStorageSize is 16384.*rms_norm/,
@@ -107,7 +117,7 @@ describe('linear refuses', () => {
     expect(plan(rowsProblem(1, 64, 32, { segments: { total: 4, align: 8, first: 3, count: 2 } }))).toThrow(
       /among the 4/,
     );
-    expect(plan(rowsProblem(2, 64, 32, { norm: true, eps: 1e-5 }))).toThrow(/tileRows 1/);
+    expect(plan(rowsProblem(2, 64, 32, { norm: true }))).toThrow(/a fused norm needs eps/);
     expect(plan(rowsProblem(1, 64, 32, { output: 'segments', bias: true }))).toThrow(/reduce_segments/);
   });
 });

@@ -9,10 +9,10 @@ import { linearAddNormReference } from './reference.js';
 function addedCase(
   name: string,
   [inFeatures, outFeatures]: readonly [number, number],
-  { scaled = false, ...rest }: Partial<LinearAddNormProblem> = {},
+  { rows = 1, scaled = false, ...rest }: Partial<LinearAddNormProblem> = {},
   extra: Partial<KernelCase<LinearAddNormProblem>> = {},
 ): KernelCase<LinearAddNormProblem> {
-  const problem = { ...rowsProblem(1, inFeatures, outFeatures, { norm: true, eps: 1e-6, ...rest }), scaled };
+  const problem = { ...rowsProblem(rows, inFeatures, outFeatures, { norm: true, eps: 1e-6, ...rest }), scaled };
   const outputs = outFeatures * (problem.epilogue === 'swiglu' ? 2 : 1);
   const layout = packedLayout(problem.type, outputs, inFeatures);
   return {
@@ -20,9 +20,9 @@ function addedCase(
     problem,
     seed: 31,
     tolerance: { absolute: 5e-5, relative: 5e-5 },
-    flops: 2 * inFeatures * outputs,
-    bytes: layout.weightBytes + layout.scaleBytes + 4 * (6 * inFeatures + outFeatures),
-    step: { rows: 1, chunks: 1 },
+    flops: 2 * rows * inFeatures * outputs,
+    bytes: layout.weightBytes + layout.scaleBytes + 4 * rows * (6 * inFeatures + outFeatures),
+    step: { rows, chunks: 1 },
     ...extra,
   };
 }
@@ -39,6 +39,9 @@ const cases = [
   addedCase('a scaled sum, width of no multiple of 4', [259, 33], { scaled: true }),
   addedCase('gelu', [1100, 40], { epilogue: 'gelu', bias: true }),
   addedCase('large eps', [96, 33], { eps: 0.5 }),
+  addedCase('two rows', [40, 33], { rows: 2 }, small),
+  addedCase('a tile and a row, scaled', [259, 33], { rows: 5, scaled: true }),
+  addedCase('three rows without a second norm', [1100, 33], { rows: 3, norm: false }),
   ...WEIGHT_TYPES.map((type) => addedCase(`${type}, 1152 x 576`, [1152, 576], { type })),
 ];
 
@@ -50,16 +53,16 @@ export const suite: KernelSuite<typeof linearAddNorm.bindings, typeof linearAddN
   kernel: linearAddNorm,
   cases: [...cases, ...large],
   inputs: (problem, random) => {
-    const { inFeatures, xStride } = problem;
-    const added = new Float32Array(xStride);
-    added.set(random.normals(inFeatures, 3));
+    const { rows, inFeatures, xStride } = problem;
+    const added = new Float32Array(rows * xStride);
+    for (let row = 0; row < rows; row++) added.set(random.normals(inFeatures, 3), row * xStride);
     const weight = new Float32Array(alignUp(inFeatures + 1, 4));
     weight.set(random.normals(inFeatures + 1));
     return { ...linearInputs(problem, random), added, added_weight: weight };
   },
   outputs: (problem) => ({
     out: { type: 'f32', length: outLength(problem) },
-    x_out: { type: 'f32', length: problem.xStride },
+    x_out: { type: 'f32', length: problem.rows * problem.xStride },
   }),
   reference: linearAddNormReference,
 };

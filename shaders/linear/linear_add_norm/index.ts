@@ -13,7 +13,7 @@ export interface LinearAddNormProblem extends LinearRowsProblem {
 }
 
 /**
- * rms_norm with its residual, apart, and linear in one, bit for bit, for a lone row as canFuseNorm says; both norms have the same eps. On every adapter
+ * rms_norm with its residual, apart, and linear in one, bit for bit, for rows as canFuseNorm says; both norms have the same eps. On every adapter
  * planned as for a GPU. Binds 9 storage buffers. `norm` as `linear`'s, of the new row.
  */
 export const linearAddNorm = defineKernel({
@@ -31,7 +31,10 @@ export const linearAddNorm = defineKernel({
   },
   params: LINEAR_PARAMS,
   tunings: CONTRACT_TUNINGS,
-  contents: ({ xStride }: LinearAddNormProblem) => ({ x: someActivations(xStride), added: someActivations(xStride) }),
+  contents: ({ rows, xStride }: LinearAddNormProblem) => ({
+    x: someActivations(rows * xStride),
+    added: someActivations(rows * xStride),
+  }),
   plan(problem: LinearAddNormProblem, traits) {
     const plan = linear.plan({ ...problem, norm: true }, { ...traits, software: false });
     const own = new Map([

@@ -6,7 +6,7 @@ import { testKernel } from '../../../src/gpu/testing/test_kernel.js';
 import { rmsNorm } from '../../norm/rms_norm/index.js';
 import { linear } from '../linear/index.js';
 import { outLength } from '../reference.js';
-import { runOnce } from '../testing/run.js';
+import { rowBits, runOnce } from '../testing/run.js';
 import { suite } from './cases.js';
 import { linearAddNorm } from './index.js';
 import { addedProblem } from './reference.js';
@@ -20,6 +20,7 @@ await describeOnAdapters('linear_add_norm', (device) => {
     for (const { name, problem, seed } of drawn(smaller, 3, `pair ${device().name}`)) {
       const inputs = suite.inputs(problem, new Random(seed));
       const { added, added_weight: weight, ...matrix } = inputs;
+      const { rows } = problem;
       const length = outLength(problem);
       const { out: _, x_out: __, ...read } = linearAddNorm.bindings;
       const renamed = { ...read, other: 'read_write', out: 'read_write' } as const;
@@ -29,20 +30,23 @@ await describeOnAdapters('linear_add_norm', (device) => {
         kernel,
         problem,
         { ...inputs, other: new Float32Array(length) },
-        problem.xStride,
+        rows * problem.xStride,
         false,
       );
       const sum = { x: added!, weight: weight!, out: matrix['x']! };
-      const expectedX = await runOnce(device(), rmsNorm, addedProblem(problem), sum, problem.xStride, false);
+      const expectedX = await runOnce(device(), rmsNorm, addedProblem(problem), sum, rows * problem.xStride, false);
       // Padding beyond a vec4 isn't written.
       const written = 4 * Math.ceil(problem.inFeatures / 4);
-      expect(gotX.subarray(0, written), `${name}: x`).toEqual(expectedX.subarray(0, written));
+      for (let row = 0; row < rows; row++) {
+        const own = rowBits(gotX, row, problem.xStride, written);
+        expect(own, `${name}: x`).toEqual(rowBits(expectedX, row, problem.xStride, written));
+      }
       const x = new Float32Array(expectedX.buffer, expectedX.byteOffset, expectedX.length);
       const got = await runOnce(
         device(),
         linearAddNorm,
         problem,
-        { ...inputs, x_out: new Float32Array(problem.xStride) },
+        { ...inputs, x_out: new Float32Array(rows * problem.xStride) },
         length,
         false,
       );

@@ -1,15 +1,15 @@
-// A linear layer for a lone row behind a half of a layer whose output is normalised before it is added to the residual stream, for
+// A linear layer for few rows behind a half of a layer whose output is normalised before it is added to the residual stream, for
 // hardware adapters. rms_norm with its residual and linear in one, with their bits: every workgroup adds and normalises
-// (x_added.wgsl), and the first one writes what it added up.
+// its rows (x_added.wgsl), and the first of a tile of rows writes what it added up.
 //
 //   x_out     = x + norm(added; added_weight), with SCALED times added_weight[in_features]
 //   out[n] (+)= sum_s sum_{k in segment s} W[n][k] y[k] + bias[n]        y = norm(x_out; norm_weight) with NORMED, otherwise x_out
 //   swiglu:     as linear's
 //
-// x, added:     [in_features] f32, padded with zeros to a multiple of 4
+// x, added:     [rows][x_stride4 * 4] f32, padded with zeros to a multiple of 4
 // added_weight: [in_features, or one more] f32, padded likewise; norm_weight the same
 // x_out:        as x
-// weight, scale, bias, out, grid: as linear's, of one row. The entry point is outputs.wgsl's.
+// weight, scale, bias, out, grid: as linear's. The entry point is outputs.wgsl's.
 
 @group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
 @group(0) @binding(1) var<storage, read> added: array<vec4<f32>>;

@@ -6,12 +6,13 @@ import type { LinearAddNormProblem } from './index.js';
 
 /** The same of rms_norm alone, whose rows are `added`. */
 export const addedProblem = ({
+  rows,
   inFeatures: width,
   xStride: stride,
   eps = 0,
   scaled = false,
 }: LinearAddNormProblem) => ({
-  rows: 1,
+  rows,
   width,
   stride,
   eps,
@@ -25,7 +26,7 @@ export function linearAddNormReference(problem: LinearAddNormProblem, inputs: Ho
   const sum = rmsNormReference(addedProblem(problem), { x: added!, weight: weight!, out: x! });
   const given = { ...inputs, x: Float64Array.from(sum.out) as unknown as Float32Array };
   // Padding beyond a vec4 isn't written.
-  const x_out = Array.from<number>({ length: problem.xStride });
-  for (let i = 0; i < alignUp(problem.inFeatures, 4); i++) x_out[i] = sum.out[i]!;
+  const written = alignUp(problem.inFeatures, 4);
+  const x_out = Array.from(sum.out, (value, i) => (i % problem.xStride < written ? value : undefined)) as number[];
   return { ...linearReference(problem, given), x_out };
 }

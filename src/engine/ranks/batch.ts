@@ -47,8 +47,9 @@ export class Batch {
   readonly exchanges: number;
 
   /**
-   * Slots [firstSlot, firstSlot + rows) are this rank's; all ranks together have `allRows`, where each runs its own. `sizes`: rows that
-   * steps have programs for, ascending, all recorded at once; default 1, recorded at once, and all.
+   * Slots [firstSlot, firstSlot + rows) are this rank's; all ranks together have `allRows`, where each runs its own. `sizes`: of drafts
+   * to be verified, which are several rows of a slot: rows that steps have programs for, ascending, all recorded at once; default 1,
+   * recorded at once, and all, a row a slot.
    */
   constructor(
     readonly device: Device,
@@ -64,7 +65,8 @@ export class Batch {
   ) {
     const { hiddenStride, logitsStride } = forward;
     const { rows: slots, allRows } = own;
-    this.#rows = forward.allocateRows('generated', slots, Math.max(slots, allRows));
+    const distinct = own.sizes === undefined;
+    this.#rows = forward.allocateRows('generated', slots, { allRows: Math.max(slots, allRows), distinct });
     const heads = forward.headRows > 0;
     this.headX = heads ? device.createBuffer('head x', slots * hiddenStride * 4) : undefined;
     if (heads) {
@@ -83,7 +85,7 @@ export class Batch {
     if (this.#sampler?.samples) this.#ids = new Readback(device, slots * 4, MAX_STEPS_IN_FLIGHT);
     this.#firstInfo = device.createBuffer('first row_info', slots * 8);
     this.#programs = [...new Set([...(own.sizes ?? [1]), slots])].map((size): StepPrograms => ({
-      buffers: size === slots ? this.#rows : forward.allocateRows('generated', size, size, this.#rows),
+      buffers: size === slots ? this.#rows : forward.allocateRows('generated', size, { distinct, like: this.#rows }),
       layers: undefined,
       sampling: new Map(),
     }));

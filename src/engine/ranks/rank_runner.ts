@@ -145,7 +145,7 @@ export class RankRunner implements Rank {
     const chunk = blocks === 1 ? wanted : Math.min(Math.max(wanted, CHUNK_TOKENS), contextLength);
     const promptRows = forward.promptRows(chunk);
     const rows = alignUp(promptRows, blocks === 1 ? PREFILL_TILE_ROWS : 64);
-    this.#prompt = forward.allocateRows('prompt', rows, rows * together);
+    this.#prompt = forward.allocateRows('prompt', rows, { allRows: rows * together });
     const heads = forward.headRows > 0;
     const isRoot = world.rank === topology.root;
     const logitsBuffer = (name: string, stride: number): Buffer =>
@@ -701,7 +701,9 @@ export class RankRunner implements Rank {
       const { device } = this;
       this.#again ??= await device.recorded('preparing recomputation', () => {
         const { together } = this.world.all;
-        const rows = this.#forward.allocateRows('generated', RECOMPUTED_ROWS, RECOMPUTED_ROWS * together);
+        const rows = this.#forward.allocateRows('generated', RECOMPUTED_ROWS, {
+          allRows: RECOMPUTED_ROWS * together,
+        });
         return { rows, program: this.#recordRecompute(rows) };
       });
       const { rows, program } = this.#again;

@@ -29,7 +29,7 @@ import type {
   StageContext,
 } from '../layers/layer.js';
 import { VocabParallelEmbedding } from '../layers/linear/vocab.js';
-import { fusesAdded, fusesNorm } from '../layers/fusion.js';
+import { fusesAdded, fusesLoneNorm } from '../layers/fusion.js';
 import { fitRows, recordLinear } from '../layers/linear/linear.js';
 import { GivenRows } from '../layers/given_rows.js';
 import { Inputs } from '../layers/inputs.js';
@@ -80,6 +80,15 @@ interface StagePrograms {
 
 /** Rows of the head. */
 export type HeadRows = Pick<RowBuffers, 'rows' | 'x' | 'normed'>;
+
+interface RowOptions {
+  /** The most that all ranks together may have in a step, where every rank runs rows of its own; otherwise as `rows`. */
+  readonly allRows?: number;
+  /** No two rows of a step are of the same slot. Default: of one row. */
+  readonly distinct?: boolean;
+  /** More rows, whose tokens and residual stream these are the first ones of. */
+  readonly like?: DecoderRows;
+}
 
 /** Of `Decoder.allocateRows`. */
 export interface DecoderRows extends RowBuffers {
@@ -236,16 +245,17 @@ export class Decoder {
     return fitRows(this.device, wanted, widest * 4);
   }
 
-  /**
-   * `allRows`: the most that all ranks together may have in a step, where every rank runs rows of its own; otherwise as `rows`. `like`: more
-   * rows, whose tokens and residual stream these are the first ones of.
-   */
-  allocateRows(role: Role, rows: number, allRows = rows, like?: DecoderRows): DecoderRows {
+  /** Buffers of `rows` rows of a step. */
+  allocateRows(
+    role: Role,
+    rows: number,
+    { allRows = rows, distinct = rows === 1, like }: RowOptions = {},
+  ): DecoderRows {
     const { config, device, world, hiddenStride } = this;
     const floats = (name: string, count: number): Buffer => device.createBuffer(`${role} ${name}`, count * 4);
     const blocks = world.all.rowPieces[role];
     const fuses =
-      fusesNorm(device, config.norm, role, rows, config.hiddenSize) &&
+      fusesLoneNorm(device, config.norm, role, rows, config.hiddenSize) &&
       !config.layers.some(({ norms }) => norms === 'shared') &&
       !this.#stages.some(({ mlps }) => mlps.some(({ sharesNormed }) => sharesNormed));
     const x = like?.x ?? floats('x', rows * hiddenStride);
@@ -256,11 +266,12 @@ export class Decoder {
     const buffers: RowBuffers = {
       role,
       rows,
+      distinct,
       tokens: like?.tokens ?? floats('tokens', blocks * rows),
       rowInfo,
       adapters: { loaded: () => this.adapters, rowInfo: ownRowInfo(world, { role, rowInfo, rows }), scratch },
       x,
-      residual: new Residual(x, folds ? floats('x, other', hiddenStride) : undefined, shape),
+      residual: new Residual(x, folds ? floats('x, other', rows * hiddenStride) : undefined, shape),
       normed: fuses ? undefined : floats('normed', rows * hiddenStride),
     };
     const heads = ({ attentions }: DecoderStage): number => Math.max(...attentions.map((attention) => attention.heads));

@@ -1,5 +1,5 @@
 import { attentionAppend, canAppend } from '../../../shaders/attention/attention_append/index.js';
-import { canFuseNorm } from '../../../shaders/linear/linear/index.js';
+import { canFuseNorm, linear } from '../../../shaders/linear/linear/index.js';
 import { linearAddNorm } from '../../../shaders/linear/linear_add_norm/index.js';
 import {
   canMerge,
@@ -15,12 +15,13 @@ import type { Matrix } from '../weights/matrix.js';
 import type { SpreadAttention } from './attention/spread_attention.js';
 import type { StageContext } from './layer.js';
 import type { Partials } from './linear/linear.js';
-import type { Role } from './roles.js';
+import { type Role, tileRows } from './roles.js';
 import { isAdapted, type StageRows } from './rows.js';
 import type { RankRecorder } from './world.js';
 
-// Which kernels run a layer. On a GPU a lone row's norm, rotation, append and merge are done by the kernels before or behind them; a
-// kernel that does the work of several gives their bits. The layers ask here and record what they are told.
+// Which kernels run a layer. On a GPU a lone row's norm, rotation, append and merge are done by the kernels before or behind them, of
+// several rows rotation and append, and of a few the norm; a kernel that does the work of several gives their bits. The layers ask
+// here and record what they are told.
 
 /**
  * Whether this device runs a kernel for GPUs that does the work of two others: they run where it binds more buffers than the device
@@ -32,14 +33,21 @@ export function fuses(device: Device, { name, bindings }: Pick<Kernel, 'name' | 
   return !software && fits && !device.traitsOf(name).software;
 }
 
-/** Whether rows of this role and number get their norm inside the projection. */
-export const fusesNorm = (
+/** Whether rows of this role and number get their norm inside the projection: a lone one, or as many as its workgroups take at once. */
+export function fusesNorm(
   device: Device,
   { kind }: Pick<NormConfig, 'kind'>,
   role: Role,
   rows: number,
   width: number,
-): boolean => kind === 'rms' && role === 'generated' && rows === 1 && canFuseNorm(width, device.traits);
+): boolean {
+  const some = rows === 1 || fuses(device, linear);
+  return kind === 'rms' && role === 'generated' && some && canFuseNorm(width, device.traits, tileRows(rows));
+}
+
+/** Whether a lone row gets its norm inside whatever multiplies it. */
+export const fusesLoneNorm = (...[device, norm, role, rows, width]: Parameters<typeof fusesNorm>): boolean =>
+  rows === 1 && fusesNorm(device, norm, role, rows, width);
 
 /**
  * Whether sums that are normalised behind halves are left to the projection that reads x next. The head has so many workgroups that each
@@ -55,9 +63,13 @@ export const fusesAdded = (
   layers.every(({ norms }) => norms === 'behind' || norms === 'both') &&
   fuses(device, linearAddNorm);
 
-/** A lone generated row, whose sequence is all here: its steps take fewer kernels. */
-export const isLone = ({ isLocal }: SpreadAttention, { role, rows }: Pick<StageRows, 'role' | 'rows'>): boolean =>
-  role === 'generated' && rows === 1 && isLocal;
+/** Generated rows, whose sequences are all here. */
+export const isOwn = ({ isLocal }: SpreadAttention, { role }: Pick<StageRows, 'role'>): boolean =>
+  role === 'generated' && isLocal;
+
+/** One such row: its steps take fewer kernels. */
+export const isLone = (attention: SpreadAttention, rows: Pick<StageRows, 'role' | 'rows'>): boolean =>
+  isOwn(attention, rows) && rows.rows === 1;
 
 /**
  * What of grouped-query attention is done in one with what is before or behind it. Heads of a compressed cache differ in their chunks:
@@ -71,8 +83,14 @@ export function fusedGqa(
 ) {
   const lone = isLone(attention, rows) && !cache.headTables;
   return {
-    /** Rotation and append, with attention. */
-    appends: lone && sharesKv === undefined && canAppend(headDim) && fuses(device, attentionAppend),
+    /** Rotation and append, with attention: of rows that don't attend to each other's keys. */
+    appends:
+      isOwn(attention, rows) &&
+      rows.distinct &&
+      !cache.headTables &&
+      sharesKv === undefined &&
+      canAppend(headDim) &&
+      fuses(device, attentionAppend),
     /**
      * The merge of chunks, and the gate of what is merged, in the output projection, which must be one matrix of these segments: what it
      * reads then.

@@ -32,6 +32,8 @@ export class Scratch implements Pick<Device, 'createBuffer'> {
 export interface RowBuffers {
   readonly role: Role;
   readonly rows: number;
+  /** Rows of a step are of different slots. */
+  readonly distinct: boolean;
   /**
    * u32 [blocks][rows]: token ids. Prompt rows have a block for each replica that rows are split over (`PlanTopology.rowPieces`),
    * this rank's own among them; generated rows one.

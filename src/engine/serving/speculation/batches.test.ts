@@ -27,6 +27,7 @@ const FAMILIES: Readonly<Record<string, Record<string, unknown>>> = {
   windows: { model_type: 'mistral', sliding_window: 70, num_key_value_heads: 4, num_attention_heads: 8 },
   'windows, sinks, experts': SINKS,
   experts: EXPERTS,
+  'norms behind halves': { model_type: 'gemma3_text', hidden_act: undefined, rope_theta: undefined },
   latent: { model_type: 'deepseek_v3' },
   convolutions: CONVOLUTIONS,
   'linear attention': LINEAR_ATTENTION,
@@ -154,8 +155,10 @@ test.each(drawn(range(0, 24), 2, 'drafts in batches'))(
     const model = { seed: 100 + seed, config: { max_position_embeddings: 2048, ...FAMILIES[family] } };
     const { name, plan, batches, prefixCaching } = planFor(random, model);
     const open = async (of: Partial<Parameters<typeof openRunner>[0]>, options: Partial<EngineOptions>) => {
+      // Half of them run what a GPU does.
+      const variants = seed % 2 === 0 ? 'auto' : 'hardware';
       const shared = { adapter: adapter.name, model, contextLength: 512, slots: SLOTS, kvBlocks: 48, virtual: true };
-      const { group } = await openRunner({ ...shared, ...of });
+      const { group } = await openRunner({ ...shared, variants, ...of });
       return new Engine(group, { placing, slots: SLOTS, tokensPerIteration: 96, iterationsInFlight: 4, ...options });
     };
     const all = requestsOf(random);

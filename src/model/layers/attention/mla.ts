@@ -259,7 +259,7 @@ class MlaProgram implements AttentionProgram {
     const kvs = { kvStride: projectStride, kvOffset: weights.latentOffset };
     if (qUp && this.#fused.ups(config, qUp, absorb)) {
       const tensors = { ...common, x: projected, norm_weight: norms, absorb: weight, out: qAbsorbed };
-      // A lone row's queries out of their bottleneck, absorbed, and its latent into the cache: one dispatch.
+      // Queries out of their bottleneck, absorbed, and latents into the cache: one dispatch.
       const { qStride: _stride, ...token } = this.#tokens({ rows, qStride, ...kvs });
       const { inFeatures: loraRank, type } = qUp;
       const problem = { ...token, loraRank, type, absorbType: absorb.type, latentNorm: weights.latentNorm };

@@ -4,23 +4,23 @@ import { mlaAbsorbAppend } from '../../../../shaders/rope/mla_absorb_append/inde
 import { canUp, mlaUpAppend } from '../../../../shaders/rope/mla_up_append/index.js';
 import type { MlaConfig } from '../../config/model_config.js';
 import type { Matrix } from '../../weights/matrix.js';
-import { fuses, isLone } from '../fusion.js';
+import { fuses, isLone, isOwn } from '../fusion.js';
 import type { StageContext } from '../layer.js';
 import { isAdapted, type StageRows } from '../rows.js';
 import type { SpreadAttention } from './spread_attention.js';
 
 /**
- * What of latent attention is done in one with what is before or behind it: whether q is absorbed, and the latent appended, in one, after q's up-projection or with it, which must
- * be multiplied exactly; and chunks merged where values come from.
+ * What of latent attention is done in one with what is before or behind it: whether q is absorbed, and the latent appended, in one, after
+ * q's up-projection or with it, which must be multiplied exactly; and of a lone row, chunks merged where values come from.
  */
 export function fusedMla({ device }: StageContext, rows: StageRows, attention: SpreadAttention) {
-  const lone = isLone(attention, rows);
+  const own = isOwn(attention, rows);
   return {
-    appends: (absorb: Matrix): boolean => lone && !isAdapted(rows, absorb) && fuses(device, mlaAbsorbAppend),
+    appends: (absorb: Matrix): boolean => own && !isAdapted(rows, absorb) && fuses(device, mlaAbsorbAppend),
     ups: (config: MlaConfig, qUp: Matrix, absorb: Matrix): boolean => {
       const { type, shards, inFeatures } = qUp;
       return (
-        lone &&
+        own &&
         !isAdapted(rows, qUp, absorb) &&
         shards.length === 1 &&
         !decodesBytes(device.traits, type) &&
@@ -28,6 +28,7 @@ export function fusedMla({ device }: StageContext, rows: StageRows, attention: S
         fuses(device, mlaUpAppend)
       );
     },
-    merges: (valueUp: Matrix): boolean => lone && !isAdapted(rows, valueUp) && fuses(device, linearGroupedMerge),
+    merges: (valueUp: Matrix): boolean =>
+      isLone(attention, rows) && !isAdapted(rows, valueUp) && fuses(device, linearGroupedMerge),
   };
 }

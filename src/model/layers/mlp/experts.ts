@@ -22,7 +22,7 @@ import { expertRoutes, matesOf, routingRoutes } from '../../../placement/index.j
 import type { ExpertsConfig } from '../../config/model_config.js';
 import type { AlikeLayers, Half, MlpLayers, MlpProgram } from '../layer.js';
 import { settled } from '../../adapters/loaded_adapters.js';
-import { fuses, fusesNorm } from '../fusion.js';
+import { fuses, fusesLoneNorm } from '../fusion.js';
 import { type Projection, recordLinear } from '../linear/linear.js';
 import { type Norm, recordNorm } from '../norm.js';
 import { HalvesSum } from '../residual.js';
@@ -178,7 +178,7 @@ class ExpertProgram implements MlpProgram {
     this.#pairs = buffer('expert pairs', role === 'prompt' ? numExperts * most : 1);
     this.#pairCounts = buffer('expert pair counts', numExperts);
     const apart = gathers || gatheringPlaces(topology) > 0;
-    const isLone = !apart && !config.beside && fusesNorm(device, norm, role, rows.rows, hiddenSize);
+    const isLone = !apart && !config.beside && fusesLoneNorm(device, norm, role, rows.rows, hiddenSize);
     // Where adapters differ one rank chooses for all.
     const asks = world.mixed && topology.spreadsExperts;
     this.#routes =

@@ -4,7 +4,7 @@ import { canStep, deltaStep } from '../../../../shaders/recurrent/delta_step/ind
 import type { Device } from '../../../gpu/index.js';
 import type { DeltaConfig, NormConfig } from '../../config/model_config.js';
 import type { Matrix } from '../../weights/matrix.js';
-import { fuses, fusesNorm } from '../fusion.js';
+import { fuses, fusesLoneNorm } from '../fusion.js';
 import type { Role } from '../roles.js';
 import { isAdapted, type StageRows } from '../rows.js';
 
@@ -34,7 +34,7 @@ export const fusesConv = (
     !residual.other &&
     !isAdapted(stageRows, input) &&
     channels % 32 === 0 &&
-    fusesNorm(device, norm, role, rows, inFeatures) &&
+    fusesLoneNorm(device, norm, role, rows, inFeatures) &&
     // It multiplies exactly.
     !decodesBytes(device.traits, type) &&
     canConvolve(inFeatures, device.traits) &&
