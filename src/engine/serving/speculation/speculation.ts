@@ -266,7 +266,9 @@ export class Speculation {
     const [{ proposal, count } = {}] = choices.filter((choice) => choice !== undefined);
     const sureness = proposal?.sureness ?? 0;
     const again = comesBack ? (1 - sureness ** (count ?? 0)) * this.cost(VERIFIED_ROWS) : 0;
-    const cost = this.cost(rows, choices.length) + again + (secondsOf(choices) / costs.seconds || 0);
+    const seconds = secondsOf(choices);
+    const computed = seconds === undefined ? 0 : seconds / costs.seconds;
+    const cost = this.cost(rows, choices.length) + again + computed;
     const isSlower = choices.length > 1 && costs.isTimed(rows) && (1 + Math.min(...rights)) / cost < LEAST_PACE;
     if (isSlower || this.#lost + cost - 1 > MOST_LOST) return 0;
     const lasting = choices.map((choice, at) =>
@@ -295,11 +297,11 @@ async function draftsOf(running: DraftedRequest | undefined, choice: Choice | un
   return tokens.slice(0, running.behind.length);
 }
 
-/** Drafts that are computed are so at once. */
-function secondsOf(choices: Choices): number {
+/** Of drafts that are computed, all at once. */
+function secondsOf(choices: Choices): number | undefined {
   const computed = choices.flatMap((choice) => (choice?.proposal.seconds ? [choice] : []));
   const longest = Math.max(...computed.map(({ count }) => count));
-  return computed[0]?.proposal.seconds?.(longest, computed.length) ?? 0;
+  return computed[0]?.proposal.seconds?.(longest, computed.length);
 }
 
 const surestOf = (proposals: readonly Proposal[]): Proposal | undefined =>
