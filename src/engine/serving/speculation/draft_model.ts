@@ -104,7 +104,7 @@ export class DraftModel {
       for (const position of [0, 1]) rows?.take(position, new Float32Array(this.rank.runner.config.hiddenSize));
       return { tokens: [token, token, token], rows };
     });
-    await Promise.all(texts.map((text) => this.follows(text) && this.propose(text, 1)));
+    await Promise.all(texts.filter((text) => this.follows(text)).map((text) => this.propose(text, 1)));
     for (const { tokens } of texts) this.end(tokens);
   }
 
