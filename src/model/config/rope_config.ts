@@ -86,14 +86,26 @@ export function parseRope(
 ): RopeConfig {
   const parameters = config.optionalObject('rope_parameters');
   const scaling = config.optionalObject('rope_scaling');
-  const theta = parameters?.optionalPositive('rope_theta') ?? config.optionalPositive('rope_theta') ?? 10000;
-  const part =
-    parameters?.optionalPositive('partial_rotary_factor') ??
-    config.optionalPositive('partial_rotary_factor') ??
-    otherwise;
-  const dims = part === 1 ? width : Math.floor(width * part);
+  const turns = parseTurns(config, parameters, width, otherwise);
   const rope = parameters ?? scaling;
-  return { theta, scaling: rope === undefined ? null : parseScaling(config, rope, types, dims), dims, interleaved };
+  return { ...turns, scaling: rope === undefined ? null : parseScaling(config, rope, types, turns.dims), interleaved };
+}
+
+/**
+ * The base, and how many elements of a head are rotated.
+ * @param inside the rotary embedding's own object, whose keys win over those beside it
+ */
+export function parseTurns(
+  config: ConfigReader,
+  inside: ConfigReader | undefined,
+  width: number,
+  otherwise = 1,
+): Pick<RopeConfig, 'theta' | 'dims'> {
+  const positive = (key: string): number | undefined => inside?.optionalPositive(key) ?? config.optionalPositive(key);
+  return {
+    theta: positive('rope_theta') ?? 10000,
+    dims: Math.floor(width * (positive('partial_rotary_factor') ?? otherwise)),
+  };
 }
 
 /** Qwen's `mrope_section`. @param otherwise where the file doesn't say */

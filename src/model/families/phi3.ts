@@ -1,6 +1,6 @@
 import type { ConfigReader } from '../config/config_reader.js';
 import type { LayerConfig } from '../config/model_config.js';
-import { longRope, parseRope, type RopeConfig } from '../config/rope_config.js';
+import { longRope, parseRope, parseTurns, type RopeConfig } from '../config/rope_config.js';
 import { llamaNames, type TensorNames } from '../config/tensor_names.js';
 import { ggufHeads, parseGated, parseGqa } from './common_keys.js';
 import { defineFamily } from './family.js';
@@ -46,16 +46,14 @@ export const phi3 = defineFamily({
 function parseRotary(config: ConfigReader, headDim: number, maxPositions: number): RopeConfig {
   const rope = config.optionalObject('rope_parameters') ?? config.optionalObject('rope_scaling');
   const type = rope && (rope.optionalString('rope_type') ?? rope.optionalString('type') ?? 'default');
-  const part = rope?.optionalPositive('partial_rotary_factor') ?? config.optionalPositive('partial_rotary_factor') ?? 1;
-  const dims = Math.floor(headDim * part);
-  const theta = rope?.optionalPositive('rope_theta') ?? config.optionalPositive('rope_theta') ?? 10000;
-  if (!rope || type === 'default') return { ...parseRope(config, headDim, ['longrope']), theta, dims };
+  const turns = parseTurns(config, rope, headDim);
+  if (!rope || type === 'default') return { ...parseRope(config, headDim, ['longrope']), ...turns };
   if (type !== 'longrope' && type !== 'su' && type !== 'yarn')
     throw rope.unsupported('rope_type', type, "this model can have 'default' and 'longrope'");
   const originalMaxPositions =
     config.optionalInteger('original_max_position_embeddings', positions) ??
     rope.optionalInteger('original_max_position_embeddings', positions) ??
     4096;
-  const scaling = longRope(rope, dims, maxPositions / originalMaxPositions, originalMaxPositions);
-  return { theta, scaling, dims, interleaved: false };
+  const scaling = longRope(rope, turns.dims, maxPositions / originalMaxPositions, originalMaxPositions);
+  return { ...turns, scaling, interleaved: false };
 }

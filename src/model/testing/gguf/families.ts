@@ -9,7 +9,7 @@ import type { RopeConfig } from '../../config/rope_config.js';
 import type { WeightMap } from '../reference/reference.js';
 import { encoderParts } from './encoders.js';
 import { stackExperts } from './deepseek.js';
-import { interleavePairs } from './granite.js';
+import { pairedRows } from './granite.js';
 import { f32, type GgufTensor, type GgufValue, u32 } from './file.js';
 import type { GgufParts } from './model.js';
 
@@ -66,7 +66,13 @@ const heads = ({ kvHeads, headDim }: GqaConfig): Record<string, GgufValue> => ({
 const asTheyAre = (weights: WeightMap): GgufTensor[] =>
   [...weights].map(([name, { shape, data }]) => ({ name, shape, data }));
 
-/** Norms have 1 added; rows stay as they are. */
+/** Norms have 1 added. */
+const plusOne = (weights: WeightMap): GgufTensor[] =>
+  asTheyAre(weights).map((tensor) =>
+    tensor.name.includes('norm') ? { ...tensor, data: tensor.data.map((w) => w + 1) } : tensor,
+  );
+
+/** Rows stay as they are. */
 function gemmaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMap): GgufParts {
   const windows = config.layers.map((layer) => (layer.attention as GqaConfig).window);
   const sliding = config.layers[windows.findIndex((window) => window !== undefined)]!.attention as GqaConfig;
@@ -93,9 +99,7 @@ function gemmaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMa
             'rope.freq_base_swa': f32(sliding.rope!.theta),
           }),
     },
-    tensors: asTheyAre(weights).map((tensor) =>
-      tensor.name.includes('norm') ? { ...tensor, data: tensor.data.map((w) => w + 1) } : tensor,
-    ),
+    tensors: plusOne(weights),
     rename: (name) => norms.reduce((text, [from, to]) => text.replace(from, to), name),
   };
 }
@@ -103,9 +107,7 @@ function gemmaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMa
 const plainGemmaParts = (attention: GqaConfig, weights: WeightMap): GgufParts => ({
   arch: 'gemma',
   metadata: heads(attention),
-  tensors: asTheyAre(weights).map((tensor) =>
-    tensor.name.includes('norm') ? { ...tensor, data: tensor.data.map((w) => w + 1) } : tensor,
-  ),
+  tensors: plusOne(weights),
 });
 
 /** Of llama.cpp it is Llama, whose rows of q and k lie in pairs. */
@@ -118,12 +120,11 @@ function mixtralParts(config: ModelConfig, attention: GqaConfig, weights: Weight
       own,
     ]),
   );
-  const { kvHeads, headDim } = attention;
   return {
     arch: 'llama',
     metadata: {
       ...heads(attention),
-      'rope.dimension_count': u32(headDim),
+      'rope.dimension_count': u32(attention.headDim),
       feed_forward_length: u32(width),
       expert_count: u32(numExperts),
       expert_used_count: u32(expertsPerToken),
@@ -131,14 +132,7 @@ function mixtralParts(config: ModelConfig, attention: GqaConfig, weights: Weight
     tensors: [
       ...asTheyAre(usual)
         .filter(({ name }) => !/\.experts\.\d+\./.test(name))
-        .map((tensor) => {
-          const count = tensor.name.includes('.q_proj.')
-            ? attention.heads
-            : tensor.name.includes('.k_proj.')
-              ? kvHeads
-              : 0;
-          return count > 0 ? { ...tensor, data: interleavePairs(tensor.data, count, headDim) } : tensor;
-        }),
+        .map((tensor) => ({ ...tensor, data: pairedRows(tensor.name, tensor.data, attention) })),
       ...stackExperts(config, usual),
     ],
   };

@@ -35,13 +35,11 @@ export function hybridParts(config: ModelConfig, attention: GqaConfig, weights: 
   const experts = expertsOf(config);
   const { mlp } = config.layers[0]!;
   const put = ([name, { shape, data }]: readonly [string, ReferenceTensor]): GgufTensor => {
-    const heads = name.includes('.q_proj.') ? attention.heads : name.includes('.k_proj.') ? kvHeads : 0;
-    if (heads > 0) return { name, shape, data: interleavePairs(data, heads, headDim) };
     if (name.endsWith('A_log')) return { name, shape: [...shape, 1], data: data.map((log) => -Math.exp(log)) };
     if (name.endsWith('mamba.D')) return { name, shape: [...shape, 1], data };
     if (name.endsWith('mamba.norm.weight')) return { name, shape: [mamba!.keyHeads, values / mamba!.keyHeads], data };
     if (name.endsWith('conv1d.weight')) return { name, shape: [shape[0]!, shape[2]!], data };
-    return { name, shape, data };
+    return { name, shape, data: pairedRows(name, data, attention) };
   };
   return {
     arch: mamba ? 'granitehybrid' : 'granitemoe',
@@ -108,8 +106,14 @@ export function sharedMlpApart(weights: WeightMap): WeightMap {
   );
 }
 
+/** Data of a tensor, where it is q's or k's with their rows in pairs. */
+export function pairedRows(name: string, data: Float32Array, { heads, kvHeads, headDim }: GqaConfig): Float32Array {
+  const count = name.includes('.q_proj.') ? heads : name.includes('.k_proj.') ? kvHeads : 0;
+  return count > 0 ? interleavePairs(data, count, headDim) : data;
+}
+
 /** Rows of each head from halves (i, i + headDim / 2) to neighbours (2i, 2i + 1). */
-export function interleavePairs(data: Float32Array, heads: number, headDim: number): Float32Array {
+function interleavePairs(data: Float32Array, heads: number, headDim: number): Float32Array {
   const columns = data.length / (heads * headDim);
   const out = new Float32Array(data.length);
   for (let row = 0; row < heads * headDim; row++) {

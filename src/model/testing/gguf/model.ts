@@ -16,7 +16,7 @@ import { deepseekParts } from './deepseek.js';
 import { familyParts, sectionsValue } from './families.js';
 import type { WritableType } from '../../../loader/gguf/testing/quantise.js';
 import { f32, type GgufTensor, type GgufValue, text, u32, writeGguf } from './file.js';
-import { graniteKeys, hybridParts, interleavePairs, sharedMlpApart } from './granite.js';
+import { graniteKeys, hybridParts, pairedRows, sharedMlpApart } from './granite.js';
 import { dummyVocabulary } from './vocabulary.js';
 import type { WeightMap } from '../reference/reference.js';
 
@@ -130,12 +130,13 @@ function llamaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMa
     ...(rope?.temperature && rope.scaling?.type === 'yarn' && ministralKeys(rope.temperature.beta, rope.scaling)),
     ...(arch === 'granite' && graniteKeys(config, attention)),
   };
+  const inPairs = ['llama', 'smollm3', 'granite', 'mistral3'].includes(arch);
   const tensors = [...(arch === 'granite' ? sharedMlpApart(weights) : weights)].map(
-    ([name, { shape, data }]): GgufTensor => {
-      const heads = name.includes('.q_proj.') ? attention.heads : name.includes('.k_proj.') ? kvHeads : 0;
-      const interleave = ['llama', 'smollm3', 'granite', 'mistral3'].includes(arch) && heads > 0;
-      return { name, shape, data: interleave ? interleavePairs(data, heads, headDim) : data };
-    },
+    ([name, { shape, data }]): GgufTensor => ({
+      name,
+      shape,
+      data: inPairs ? pairedRows(name, data, attention) : data,
+    }),
   );
   if (rope?.scaling?.type === 'llama3')
     tensors.push({ name: 'rope_freqs.weight', shape: [headDim / 2], data: llama3Divisors(rope) });
