@@ -194,7 +194,12 @@ function ask(url, agent, body) {
       agent,
       headers: { 'Content-Type': 'application/json' },
     });
-    asked.on('error', reject).on('response', (response) => {
+    const failed = (error) => {
+      // A server closes a connection that was idle, perhaps just as it is used again.
+      if (asked.reusedSocket && error.code === 'ECONNRESET') resolve(ask(url, agent, body));
+      else reject(error);
+    };
+    asked.on('error', failed).on('response', (response) => {
       let text = '';
       response
         .setEncoding('utf8')
