@@ -109,7 +109,9 @@ def randomise(model):
             elif "embed" in name and not any(part in name for part in ("per_layer", "patch", "projection")):
                 value.copy_(noise * 0.5)
             else:
-                value.copy_(noise * 1.2 / math.sqrt(value[0].numel()))
+                # Experts are stacks of matrices, each to be as large as one alone.
+                inputs = value.shape[-1] if "experts" in name else value[0].numel()
+                value.copy_(noise * 1.2 / math.sqrt(inputs))
 
 
 def saved(folder, config, auto, **more):
