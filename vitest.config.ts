@@ -75,7 +75,13 @@ export default defineConfig({
       { extends: true, test: { name: 'pure', include: PURE, exclude: WAITING, ...TOGETHER } },
       {
         extends: true,
-        test: { name: 'models', include: OTHERS, exclude: [...PURE, ...ALONE, ...WAITING], ...TOGETHER },
+        test: {
+          name: 'models',
+          include: OTHERS,
+          exclude: [...PURE, ...ALONE, ...WAITING],
+          env: { SPLITKV_KEEP_DEVICES: '1' },
+          ...TOGETHER,
+        },
       },
     ],
   },

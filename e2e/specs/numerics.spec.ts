@@ -6,7 +6,7 @@ import { HostPage } from '../support/host_page.js';
 const tokens = Array.from({ length: 290 }, (_, i) => 260 + ((i * 7919) % 600));
 
 test('logits in Chrome are the same bits whatever the prefill chunk', async ({ page }) => {
-  const host = await HostPage.open(page);
+  const host = await HostPage.open(page, true);
   const digests: string[] = [];
   for (const prefillChunk of [512, ...drawn([100, 37, 256], 1, 'chunks in Chrome')]) {
     await host.load('/models/tiny-gqa/', { prefillChunk, cache: false });
@@ -21,7 +21,7 @@ test('logits in Chrome are the same bits whatever the prefill chunk', async ({ p
 
 test("a GPU's variants give the same bits in Chrome, whatever the chunk and the plan", async ({ page }) => {
   test.skip(process.env['SPLITKV_CHROME_ADAPTER'] !== 'software', 'a GPU has no others');
-  const host = await HostPage.open(page);
+  const host = await HostPage.open(page, true);
   const few = tokens.slice(0, 40);
   const digests: string[] = [];
   for (const how of [{ prefillChunk: 64 }, { prefillChunk: 37, plan: 'tp', ranks: 2, virtualRanks: true }]) {

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Page } from '@playwright/test';
+import { keepDevices } from '../../src/gpu/testing/keep_devices.js';
 import type { HostEvent, Outcome, PlainLoadOptions } from '../../src/app/host_protocol.js';
 
 /** The library in a page of real Chromium, by the same calls that the command line uses. */
@@ -8,8 +9,10 @@ export class HostPage {
 
   private constructor(private readonly page: Page) {}
 
-  static async open(page: Page): Promise<HostPage> {
+  /** @param keeps devices from one model to the next, with what was compiled for them */
+  static async open(page: Page, keeps = false): Promise<HostPage> {
     const host = new HostPage(page);
+    if (keeps) await page.addInitScript(`(${String(keepDevices)})(GPUAdapter.prototype)`);
     await page.exposeFunction('splitkvEvent', (event: HostEvent) => {
       if (event.kind === 'row') host.#rows.push(Buffer.from(event.base64, 'base64'));
     });

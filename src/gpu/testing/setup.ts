@@ -1,7 +1,9 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
+import { Device } from '../device.js';
 import { swiftshaderIcd } from '../node.js';
+import { keepDevices } from './keep_devices.js';
 
 // Both software drivers where they are installed, beside whatever the machine has: tests run on every adapter present.
 const system = '/usr/share/vulkan/icd.d';
@@ -20,3 +22,16 @@ process.env['LP_NATIVE_VECTOR_WIDTH'] ??= '128';
 if (!expect.getState().testPath?.includes('/shaders/')) process.env['LP_NUM_THREADS'] ??= '0';
 // A kernel runs some times only: LLVM's optimizer takes longer than it saves. It runs in sweeps, for models, and in browsers.
 else if (process.env['SPLITKV_SWEEP'] !== 'all') process.env['GALLIVM_PERF'] ??= 'nopt';
+
+// Of the projects that ask for it.
+if (process.env['SPLITKV_KEEP_DEVICES']) {
+  const { open } = Device;
+  const kept = new WeakSet<object>();
+  Device.open = (adapter, ...rest) => {
+    const adapters = Object.getPrototypeOf(adapter) as GPUAdapter;
+    // Not of an adapter that a test made up.
+    if (adapters !== Object.prototype && !kept.has(adapters)) keepDevices(adapters);
+    kept.add(adapters);
+    return open.call(Device, adapter, ...rest);
+  };
+}
