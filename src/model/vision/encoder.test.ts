@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { Random } from '../../base/random.js';
 import { describeOnAdapters } from '../../gpu/testing/adapters.js';
+import { drawn } from '../../gpu/testing/draw.js';
 import { readTensorIndex, TensorReader } from '../../loader/index.js';
 import { MemorySource } from '../../loader/testing/memory_source.js';
 import { type Grid, patchGrid, patchOrder, type VisionConfig } from '../config/vision_config.js';
@@ -149,7 +150,7 @@ async function readerOf({ config, files }: RandomVision): Promise<TensorReader> 
 }
 
 await describeOnAdapters('image encoders', (device) => {
-  test.each(Object.entries(cases))('%s: as in float64', async (_name, options) => {
+  test.each(drawn(Object.entries(cases), 2, 'pictures of one size'))('%s: as in float64', async (_name, options) => {
     const model = makeRandomVision(options);
     const { config, weights, tower, scale } = model;
     const vision = config.vision!;
@@ -164,7 +165,7 @@ await describeOnAdapters('image encoders', (device) => {
     expect(await encoder.encode(patches(pixels))).toEqual(rows);
   });
 
-  test.each(Object.entries(grids))('%s: pictures of any size as in float64', async (_name, [options, sizes]) => {
+  test.each(drawn(Object.entries(grids), 3, 'pictures of any size'))('%s: pictures of any size as in float64', async (_name, [options, sizes]) => {
     const model = makeRandomVision(options);
     const { config, weights, tower, scale } = model;
     const vision = config.vision!;
