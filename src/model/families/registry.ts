@@ -135,10 +135,13 @@ const rows: FamilyRow[] = [
   },
   {
     family: async () => (await import('./qwen3_5.js')).qwen3Vl,
-    models: { qwen3_vl_text: 'Qwen3VLTextModel' },
-    wrappers: { qwen3_vl: { className: 'Qwen3VLForConditionalGeneration', textType: 'qwen3_vl_text' } },
-    gguf: ['qwen3vl'],
-    projector: { type: 'qwen3vl_merger', archs: ['qwen3vl'] },
+    models: { qwen3_vl_text: 'Qwen3VLTextModel', qwen3_vl_moe_text: 'Qwen3VLMoeTextModel' },
+    wrappers: {
+      qwen3_vl: { className: 'Qwen3VLForConditionalGeneration', textType: 'qwen3_vl_text' },
+      qwen3_vl_moe: { className: 'Qwen3VLMoeForConditionalGeneration', textType: 'qwen3_vl_moe_text' },
+    },
+    gguf: ['qwen3vl', 'qwen3vlmoe'],
+    projector: { type: 'qwen3vl_merger', archs: ['qwen3vl', 'qwen3vlmoe'] },
   },
   {
     family: async () => (await import('./deepseek.js')).deepseek,
