@@ -226,9 +226,9 @@ def gemma3(folder):
 GEMMA4_SMALL = dict(SHAPE, **{**GEMMA4, "sliding_window": 128}, hidden_size_per_layer_input=64, vocab_size_per_layer_input=VOCABULARY, num_kv_shared_layers=2)
 
 
-def gemma4(folder, **changes):
+def gemma4(folder, encoder, **changes):
     processor = processor_of("gemma4")(patch_size=8, max_soft_tokens=70, pooling_kernel_size=3)
-    tower = dict(TOWER, head_dim=16, global_head_dim=16, num_key_value_heads=4, position_embedding_size=1024, pooling_kernel_size=3, default_output_length=70)
+    tower = dict(TOWER, head_dim=16, global_head_dim=16, num_key_value_heads=4, position_embedding_size=1024, pooling_kernel_size=3, default_output_length=70, **encoder)
     config = transformers.AutoConfig.for_model(
         "gemma4", image_token_id=300, boi_token_id=301, eoi_token_id=302, audio_token_id=303, video_token_id=304, audio_config=None,
         vision_soft_tokens_per_image=70, text_config={**GEMMA4_SMALL, **changes, "model_type": "gemma4_text"}, vision_config=tower,
@@ -357,8 +357,8 @@ PICTURES = {
     "smolvlm": lambda folder: idefics(folder, "smolvlm"),
     "smolvlm-whole": lambda folder: idefics(folder, "smolvlm", do_image_splitting=False),
     "gemma3-vision": gemma3,
-    "gemma4-vision": gemma4,
-    "gemma4-vision-both-ways": lambda folder: gemma4(folder, use_bidirectional_attention="vision"),
+    "gemma4-vision": lambda folder: gemma4(folder, dict(use_clipped_linears=True)),
+    "gemma4-vision-both-ways": lambda folder: gemma4(folder, dict(standardize=True), use_bidirectional_attention="vision"),
     "lfm2-vl": lambda folder: lfm2(folder, True),
     "lfm2-vl-whole": lambda folder: lfm2(folder, False, do_image_splitting=False),
     "qwen3-vl": lambda folder: qwen(folder, "qwen3_vl", [8, 4, 4], {}, deepstack_visual_indexes=[0, 2]),

@@ -261,8 +261,7 @@ export function parseModelConfig(config: unknown, generationConfig?: unknown, fi
       : new ConfigReader(generationConfig, 'generation_config.json');
   const family = familyOf(row);
   if (wraps) refuseQuantized(whole, family.packings);
-  const tied = wraps ? whole.raw('tie_word_embeddings') : undefined;
-  reader.setDefaults({ ...family.defaults?.[modelType], ...(tied !== undefined && { tie_word_embeddings: tied }) });
+  reader.setDefaults(family.defaults?.[modelType] ?? {});
   const common = parseCommon(modelType, reader, generation, family.packings);
   refuseForeign(reader, family.neutral ?? []);
   const { numLayers: _, ...parsed } = { ...common, ...family.config(reader, common) };
@@ -275,9 +274,12 @@ export function parseModelConfig(config: unknown, generationConfig?: unknown, fi
     ...encoderOf('vision', () => family.vision?.(whole)),
     ...encoderOf('sound', () => family.sound?.(whole)),
   };
+  // Whatever the text part says, which transformers 5 writes too.
+  const key = 'tie_word_embeddings';
+  const tied = wraps && whole.raw(key) !== undefined && { tieWordEmbeddings: whole.boolean(key, false) };
   // Whose class has no head was saved without one.
   const headless = String(whole.raw('architectures')).endsWith('Model') && { tieWordEmbeddings: true };
-  const model = { ...parsed, ...headless, layers: alikeSegments(parsed.layers), ...encoders };
+  const model = { ...parsed, ...tied, ...headless, layers: alikeSegments(parsed.layers), ...encoders };
   checkSupported(model, file);
   return model;
 }
