@@ -56,7 +56,10 @@ async function compareLogits(model, name, at, { ids, pictures = 0, recordings = 
   const sounds = Array.from({ length: recordings }, (_, i) => readFileSync(join(at, `recording${i}.wav`)));
   for (const [i, sound] of sounds.entries()) {
     const frames = melFrames(await decodeSound(sound));
-    tell(`${name}: frames ${i}`, errorOf(join(at, `frames${i}.f64`), (element) => frames[element]));
+    tell(
+      `${name}: frames ${i}`,
+      errorOf(join(at, `frames${i}.f64`), (element) => frames[element]),
+    );
   }
   const prompt = pictures + recordings > 0 ? await model.readPrompt({ prompt: ids, images, sounds }) : ids;
   tell(name, logitError(at, (await model.logits(prompt, { all: true })).rows));

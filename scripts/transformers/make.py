@@ -72,6 +72,7 @@ TEXT = {
     "gemma3": ("gemma3_text", dict(HEAD, sliding_window=8, query_pre_attn_scalar=24)),
     "gemma4": ("gemma4_text", dict(GEMMA4, sliding_window=8, hidden_size_per_layer_input=64, vocab_size_per_layer_input=VOCABULARY, num_kv_shared_layers=2)),
     "gemma4-experts": ("gemma4_text", dict(GEMMA4, sliding_window=8, hidden_size_per_layer_input=0, num_kv_shared_layers=0, enable_moe_block=True, num_experts=8, top_k_experts=2, moe_intermediate_size=32)),
+    "gemma4-unified": ("gemma4_unified_text", dict(GEMMA4, sliding_window=8, attention_k_eq_v=True, num_global_key_value_heads=1, final_logit_softcapping=30.0)),
     "phi3": ("phi3", {}),
     "phi4-mini": ("phi3", dict(hidden_size=128, tie_word_embeddings=True, rope_parameters=dict(rope_theta=1e4, rope_type="longrope", partial_rotary_factor=0.75, short_factor=[1 + 0.1 * i for i in range(12)], long_factor=[1.5 + 0.4 * i for i in range(12)], original_max_position_embeddings=32))),
     "smollm3": ("smollm3", dict(num_hidden_layers=4, no_rope_layers=[1, 0, 1, 1], use_sliding_window=True, sliding_window=6)),
@@ -243,6 +244,19 @@ def gemma4(folder, encoder, **changes):
     picture_model(folder, config, processor, images, ids, dict(named, mm_token_type_ids=kinds))
 
 
+def gemma4_unified(folder):
+    """For text alone."""
+    config = transformers.AutoConfig.for_model(
+        "gemma4_unified", image_token_id=300, audio_token_id=303, video_token_id=304,
+        text_config=dict(SHAPE, **GEMMA4, attention_k_eq_v=True, num_global_key_value_heads=1),
+        vision_config=dict(patch_size=4, mm_embed_dim=64, output_proj_dims=64, mm_posemb_size=32), audio_config=dict(audio_embed_dim=40),
+    )  # fmt: skip
+    model = saved(folder, config, transformers.AutoModelForImageTextToText, **EAGER)
+    ids = [1, *words(30)]
+    with torch.no_grad():
+        write(folder, model(input_ids=torch.tensor([ids]), use_cache=False).logits[0], ids=ids)
+
+
 def recordings():
     """Of 16 bits, as a WAV file has them: less than a row, as much as a row has, odd lengths; loud, silent, and silent at an end."""
     drawn = numpy.random.RandomState(random.randrange(10**6))
@@ -361,6 +375,7 @@ PICTURES = {
     "gemma4-vision-both-ways": lambda folder: gemma4(folder, dict(standardize=True), use_bidirectional_attention="vision"),
     "lfm2-vl": lambda folder: lfm2(folder, True),
     "lfm2-vl-whole": lambda folder: lfm2(folder, False, do_image_splitting=False),
+    "gemma4-unified-whole": gemma4_unified,
     "qwen3-vl": lambda folder: qwen(folder, "qwen3_vl", [8, 4, 4], {}, deepstack_visual_indexes=[0, 2]),
     "qwen3-vl-moe": lambda folder: qwen(folder, "qwen3_vl_moe", [8, 4, 4], dict(EXPERTS, mlp_only_layers=[1]), deepstack_visual_indexes=[0, 2]),
     "qwen3.5-vision": lambda folder: qwen(folder, "qwen3_5", [4, 2, 2], {**DELTA, "rope_parameters": {"partial_rotary_factor": 0.5}}),

@@ -321,6 +321,14 @@ test('what is refused of an encoder: texts are not', () => {
   expect(misfit({ ...gemma4, text_config: { ...text, pad_token_id: 3 } })).toMatch(/pad_token_id 3 /);
   const narrow = { ...gemma4.vision_config, position_embedding_size: 100 };
   expect(() => parseModelConfig({ ...gemma4, vision_config: narrow })).toThrow(/position_embedding_size is 100/);
+  const unified = {
+    model_type: 'gemma4_unified',
+    text_config: { model_type: 'gemma4_unified_text' },
+    vision_config: { mm_embed_dim: 3840 },
+    audio_config: { audio_embed_dim: 640 },
+  };
+  expect(misfit(unified)).toMatch(/model_type "gemma4_unified" .* only its text/);
+  expect(parseModelConfig(unified).soundMisfit).toMatch(/samples without an encoder/);
   const lfm2 = models['LFM2-VL 450M'].config;
   expect(misfit({ ...lfm2, projector_hidden_act: 'relu' })).toMatch(/projector_hidden_act "relu" .* is gelu/);
   expect(misfit({ ...lfm2, vision_feature_layer: -2 })).toMatch(/vision_feature_layer -2 .* all layers/);

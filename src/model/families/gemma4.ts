@@ -116,8 +116,8 @@ export const gemma4 = defineFamily({
   },
   vision(config) {
     const vision = config.optionalObject('vision_config');
-    // The unified model's has no layers.
-    if (!vision || config.optionalString('model_type') === 'gemma4_unified') return undefined;
+    if (!vision) return undefined;
+    refuseUnified(config);
     const rows = config.optionalInteger('vision_soft_tokens_per_image', { max: 1120 }) ?? 280;
     const text = config.optionalObject('text_config');
     if (text) refusePadding(text);
@@ -128,8 +128,8 @@ export const gemma4 = defineFamily({
   },
   sound(config) {
     const sound = config.optionalObject('audio_config');
-    // The unified model's has no layers.
-    if (!sound || config.optionalString('model_type') === 'gemma4_unified') return undefined;
+    if (!sound) return undefined;
+    refuseUnified(config);
     const text = config.optionalObject('text_config');
     if (text) {
       refusePadding(text);
@@ -174,6 +174,11 @@ export const gemma4 = defineFamily({
   },
   gguf: { keys: ggufKeys, plainWindows: ['gemma4'] },
 });
+
+const refuseUnified = (config: ConfigReader): void =>
+  refuseForeign(config, [
+    ['model_type', 'gemma4', 'only its text: it makes rows of patches and of samples without an encoder'],
+  ]);
 
 const refusePadding = (text: ConfigReader): void =>
   refuseForeign(text, [['pad_token_id', 0, "given rows have token 0's inputs for each layer"]]);

@@ -169,6 +169,11 @@ const missing: readonly (readonly [name: RegExp, what: string, relatives: string
     'it has Mamba layers of another form',
     'granite-4.0-h-350m and granite-4.0-h-1b have some, too, and do',
   ],
+  [
+    /^qwen2(_5)?_?vl/i,
+    "Qwen2-VL's and Qwen2.5-VL's encoders have other layers than their successors'",
+    'Qwen3-VL-2B, -4B, -8B and qwen3.5-0.8b to 9b do',
+  ],
   [/^(rwkv|xlstm)/i, 'it has recurrent layers alone', 'qwen3.5-0.8b to 9b have some, and do'],
 ];
 

@@ -487,7 +487,10 @@ function modelOf(raw: Raw, tensor: Lookup): Model {
     case 'qwen3_vl_moe_text':
     case 'qwen3_moe': {
       const dense = gated(tensor, silu, width);
-      const experts = softmaxExperts(raw['model_type'] === 'qwen3_moe' ? raw : { ...raw, norm_topk_prob: true }, tensor);
+      const experts = softmaxExperts(
+        raw['model_type'] === 'qwen3_moe' ? raw : { ...raw, norm_topk_prob: true },
+        tensor,
+      );
       const only = (raw['mlp_only_layers'] as readonly number[] | undefined) ?? [];
       const step = number(raw, 'decoder_sparse_step', 1);
       return {
