@@ -117,10 +117,8 @@ export const gemma4 = defineFamily({
   vision(config) {
     const vision = config.optionalObject('vision_config');
     if (!vision) return undefined;
-    refuseUnified(config);
     const rows = config.optionalInteger('vision_soft_tokens_per_image', { max: 1120 }) ?? 280;
-    const text = config.optionalObject('text_config');
-    if (text) refusePadding(text);
+    const text = textBesideEncoders(config);
     const bothWays = text?.optionalString('use_bidirectional_attention') === 'vision';
     if (bothWays) checkRuns(config, 'vision_soft_tokens_per_image', rows, defaults.sliding_window);
     const runs = bothWays && { runs: rows, windowedRuns: true };
@@ -129,13 +127,8 @@ export const gemma4 = defineFamily({
   sound(config) {
     const sound = config.optionalObject('audio_config');
     if (!sound) return undefined;
-    refuseUnified(config);
-    const text = config.optionalObject('text_config');
-    if (text) {
-      refusePadding(text);
-      const key = 'use_bidirectional_attention';
-      refuseForeign(text, [[key, null, 'with sound: a row sees none after it']]);
-    }
+    const text = textBesideEncoders(config);
+    if (text) refuseForeign(text, [['use_bidirectional_attention', null, 'with sound: a row sees none after it']]);
     return parseGemma4Sound(sound, config.optionalInteger('audio_token_id', { min: 0, max: 2 ** 24 - 1 }) ?? 258881);
   },
   mmproj(clip, idOf, { layers }) {
@@ -175,13 +168,14 @@ export const gemma4 = defineFamily({
   gguf: { keys: ggufKeys, plainWindows: ['gemma4'] },
 });
 
-const refuseUnified = (config: ConfigReader): void =>
+function textBesideEncoders(config: ConfigReader): ConfigReader | undefined {
   refuseForeign(config, [
     ['model_type', 'gemma4', 'only its text: it makes rows of patches and of samples without an encoder'],
   ]);
-
-const refusePadding = (text: ConfigReader): void =>
-  refuseForeign(text, [['pad_token_id', 0, "given rows have token 0's inputs for each layer"]]);
+  const text = config.optionalObject('text_config');
+  if (text) refuseForeign(text, [['pad_token_id', 0, "given rows have token 0's inputs for each layer"]]);
+  return text;
+}
 
 function parseAttention(config: ConfigReader, hiddenSize: number, type: LayerType, index: number): GqaConfig {
   const full = type === 'full_attention';
