@@ -321,8 +321,10 @@ def lfm2_processor(**options):
     functional = types.SimpleNamespace(pil_to_tensor=tensor, resize=resize, normalize=normalize, InterpolationMode=Image.Resampling)
     stand_ins = {f"torchvision{part}": types.ModuleType("torchvision") for part in ("", ".transforms", ".transforms.v2")}
     stand_ins["torchvision.transforms.v2"].functional = functional
-    with unittest.mock.patch.dict(sys.modules, stand_ins):
-        found = importlib.import_module("transformers.models.lfm2_vl.image_processing_lfm2_vl")
+    sys.modules.update(stand_ins)
+    found = importlib.import_module("transformers.models.lfm2_vl.image_processing_lfm2_vl")
+    for name in stand_ins:
+        del sys.modules[name]
     backends = importlib.import_module("transformers.image_processing_backends")
     backends.tvF, backends.pil_torch_interpolation_mapping = functional, {each: each for each in Image.Resampling}
     return found.Lfm2VlImageProcessor(**options)
