@@ -95,7 +95,7 @@ try {
     try {
       const model = await load(at, {
         weights: 'f32',
-        contextLength: 1024,
+        contextLength: expected.recordings ? 1024 : 512,
         images: expected.pictures !== undefined,
         sound: expected.recordings !== undefined,
         ...(existsSync(join(lora, 'expected.json')) && { adapters: { lora } }),
