@@ -1,6 +1,6 @@
 /**
  * `npm run transformers -- [NAME]...`: small random models of Hugging Face's transformers, as it saves them, beside what its own code
- * computes in float64: logits, pictures, vectors, scores, adapters. Ends with code 1 where anything is off by more than 1e-4 of the largest.
+ * computes in float64: logits, pictures, sound, vectors, scores, adapters. Ends with code 1 where anything is off by more than 1e-4 of the largest.
  *
  * make.py needs torch, transformers 5, pillow, and peft for adapters: PYTHON names the interpreter that has them (default python3).
  * The recurrences of Qwen3.5 lose more digits than other layers, in transformers' float32, too.
@@ -17,6 +17,8 @@ const MOST = 1e-4;
 ensureVulkan();
 await import('../run_typescript.mjs');
 const { load } = await import('../../src/index.ts');
+const { decodeSound } = await import('../../src/sound/decode.ts');
+const { melFrames } = await import('../../src/sound/mel.ts');
 
 const folder = mkdtempSync(join(tmpdir(), 'splitkv-transformers-'));
 const make = fileURLToPath(new URL('make.py', import.meta.url));
@@ -30,24 +32,36 @@ function tell(what, error) {
 
 const read = (path) => JSON.parse(readFileSync(path, 'utf8'));
 
-/** The largest difference over the largest logit. */
-function logitError(at, rows) {
-  const { buffer, byteOffset, length } = readFileSync(join(at, 'logits.f64'));
+/** The largest difference over the largest number. */
+function errorOf(file, valueAt) {
+  const { buffer, byteOffset, length } = readFileSync(file);
   const expected = new Float64Array(buffer.slice(byteOffset, byteOffset + length));
-  const { vocabulary } = read(join(at, 'expected.json'));
   let largest = 0;
   let error = 0;
   for (const [i, value] of expected.entries()) {
     largest = Math.max(largest, Math.abs(value));
-    const difference = Math.abs(value - rows[Math.floor(i / vocabulary)][i % vocabulary]);
+    const difference = Math.abs(value - valueAt(i));
     error = difference <= error ? error : difference;
   }
   return error / largest;
 }
 
-async function compareLogits(model, name, at, { ids, pictures = 0 }) {
+function logitError(at, rows) {
+  const { vocabulary } = read(join(at, 'expected.json'));
+  return errorOf(join(at, 'logits.f64'), (i) => rows[Math.floor(i / vocabulary)][i % vocabulary]);
+}
+
+async function compareLogits(model, name, at, { ids, pictures = 0, recordings = 0 }) {
   const images = Array.from({ length: pictures }, (_, i) => readFileSync(join(at, `picture${i}.png`)));
-  const prompt = pictures > 0 ? await model.readPrompt({ prompt: ids, images }) : ids;
+  const sounds = Array.from({ length: recordings }, (_, i) => readFileSync(join(at, `recording${i}.wav`)));
+  for (const [i, sound] of sounds.entries()) {
+    const frames = melFrames(await decodeSound(sound));
+    tell(
+      `${name}: frames ${i}`,
+      errorOf(join(at, `frames${i}.f64`), (element) => frames[element]),
+    );
+  }
+  const prompt = pictures + recordings > 0 ? await model.readPrompt({ prompt: ids, images, sounds }) : ids;
   tell(name, logitError(at, (await model.logits(prompt, { all: true })).rows));
   const lora = join(at, 'lora');
   if (!existsSync(join(lora, 'expected.json'))) return;
@@ -81,8 +95,9 @@ try {
     try {
       const model = await load(at, {
         weights: 'f32',
-        contextLength: 512,
+        contextLength: expected.recordings ? 1024 : 512,
         images: expected.pictures !== undefined,
+        sound: expected.recordings !== undefined,
         ...(existsSync(join(lora, 'expected.json')) && { adapters: { lora } }),
       });
       await (expected.texts ? compareTexts(model, name, expected) : compareLogits(model, name, at, expected));

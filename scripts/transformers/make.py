@@ -2,9 +2,10 @@
 
     python make.py FOLDER [NAME ...]
 
-FOLDER/NAME gets config.json, model.safetensors and what else the class saves, and expected.json: token ids (and pictures beside
-them) with logits.f64 [positions, vocabulary], or texts with vectors or scores. FOLDER/NAME/lora has a PEFT adapter and its
-logits.f64. compare.mjs reads them. Needs torch, transformers 5, pillow, and peft where adapters are wanted.
+FOLDER/NAME gets config.json, model.safetensors and what else the class saves, and expected.json: token ids (and pictures or
+recordings beside them, these with their frames) with logits.f64 [positions, vocabulary], or texts with vectors or scores.
+FOLDER/NAME/lora has a PEFT adapter and its logits.f64. compare.mjs reads them. Needs torch, transformers 5, pillow, and peft where
+adapters are wanted.
 """
 
 import importlib
@@ -14,6 +15,9 @@ import os
 import random
 import string
 import sys
+import types
+import unittest.mock
+import wave
 
 import numpy
 import torch
@@ -68,6 +72,7 @@ TEXT = {
     "gemma3": ("gemma3_text", dict(HEAD, sliding_window=8, query_pre_attn_scalar=24)),
     "gemma4": ("gemma4_text", dict(GEMMA4, sliding_window=8, hidden_size_per_layer_input=64, vocab_size_per_layer_input=VOCABULARY, num_kv_shared_layers=2)),
     "gemma4-experts": ("gemma4_text", dict(GEMMA4, sliding_window=8, hidden_size_per_layer_input=0, num_kv_shared_layers=0, enable_moe_block=True, num_experts=8, top_k_experts=2, moe_intermediate_size=32)),
+    "gemma4-unified": ("gemma4_unified_text", dict(GEMMA4, sliding_window=8, attention_k_eq_v=True, num_global_key_value_heads=1, final_logit_softcapping=30.0)),
     "phi3": ("phi3", {}),
     "phi4-mini": ("phi3", dict(hidden_size=128, tie_word_embeddings=True, rope_parameters=dict(rope_theta=1e4, rope_type="longrope", partial_rotary_factor=0.75, short_factor=[1 + 0.1 * i for i in range(12)], long_factor=[1.5 + 0.4 * i for i in range(12)], original_max_position_embeddings=32))),
     "smollm3": ("smollm3", dict(num_hidden_layers=4, no_rope_layers=[1, 0, 1, 1], use_sliding_window=True, sliding_window=6)),
@@ -92,11 +97,13 @@ TEXT = {
 def randomise(model):
     """Numbers large enough that every part of the network shows in the logits."""
     with torch.no_grad():
-        for name, value in list(model.named_parameters()) + [each for each in model.named_buffers() if "std_" in each[0]]:
+        for name, value in list(model.named_parameters()) + [each for each in model.named_buffers() if any(part in each[0] for part in ("std_", "put_m"))]:
             if not value.is_floating_point():
                 continue
             noise = torch.randn_like(value)
-            if "A_log" in name:
+            if "put_m" in name:
+                value.copy_((1.2 + 0.1 * noise) * (-1 if name.endswith("min") else 1))
+            elif "A_log" in name:
                 value.copy_(torch.log(torch.rand_like(value) * 8 + 0.5))
             elif "dt_bias" in name:
                 value.copy_(noise * 0.5)
@@ -169,7 +176,7 @@ def words(count):
 
 
 def picture_model(folder, config, processor, images, ids, inputs):
-    model = saved(folder, config, transformers.AutoModelForImageTextToText, attn_implementation="eager")
+    model = saved(folder, config, transformers.AutoModelForImageTextToText, **EAGER)
     processor.save_pretrained(folder)
     for number, image in enumerate(images):
         image.save(f"{folder}/picture{number}.png")
@@ -219,13 +226,15 @@ def gemma3(folder):
     picture_model(folder, config, processor, images, ids, dict(pixel_values=values, token_type_ids=torch.tensor([[int(id == 300) for id in ids]])))
 
 
-def gemma4(folder, **changes):
+GEMMA4_SMALL = dict(SHAPE, **{**GEMMA4, "sliding_window": 128}, hidden_size_per_layer_input=64, vocab_size_per_layer_input=VOCABULARY, num_kv_shared_layers=2)
+
+
+def gemma4(folder, encoder, **changes):
     processor = processor_of("gemma4")(patch_size=8, max_soft_tokens=70, pooling_kernel_size=3)
-    text = dict(SHAPE, **{**GEMMA4, "sliding_window": 128}, hidden_size_per_layer_input=64, vocab_size_per_layer_input=VOCABULARY, num_kv_shared_layers=2)
-    tower = dict(TOWER, head_dim=16, global_head_dim=16, num_key_value_heads=4, position_embedding_size=1024, pooling_kernel_size=3, default_output_length=70)
+    tower = dict(TOWER, head_dim=16, global_head_dim=16, num_key_value_heads=4, position_embedding_size=1024, pooling_kernel_size=3, default_output_length=70, **encoder)
     config = transformers.AutoConfig.for_model(
         "gemma4", image_token_id=300, boi_token_id=301, eoi_token_id=302, audio_token_id=303, video_token_id=304, audio_config=None,
-        vision_soft_tokens_per_image=70, text_config={**text, **changes, "model_type": "gemma4_text"}, vision_config=tower,
+        vision_soft_tokens_per_image=70, text_config={**GEMMA4_SMALL, **changes, "model_type": "gemma4_text"}, vision_config=tower,
     )  # fmt: skip
     images = pictures()
     inputs = processor(images=images, return_tensors="pt")
@@ -235,6 +244,109 @@ def gemma4(folder, **changes):
     kinds = torch.tensor([[int(id == 300) for id in ids]])
     named = {key: inputs[key] for key in ("pixel_values", "image_position_ids")}
     picture_model(folder, config, processor, images, ids, dict(named, mm_token_type_ids=kinds))
+
+
+def gemma4_unified(folder):
+    """For text alone."""
+    config = transformers.AutoConfig.for_model(
+        "gemma4_unified", image_token_id=300, audio_token_id=303, video_token_id=304,
+        text_config=dict(SHAPE, **GEMMA4, attention_k_eq_v=True, num_global_key_value_heads=1),
+        vision_config=dict(patch_size=4, mm_embed_dim=64, output_proj_dims=64, mm_posemb_size=32), audio_config=dict(audio_embed_dim=40),
+    )  # fmt: skip
+    model = saved(folder, config, transformers.AutoModelForImageTextToText, **EAGER)
+    ids = [1, *words(30)]
+    with torch.no_grad():
+        write(folder, model(input_ids=torch.tensor([ids]), use_cache=False).logits[0], ids=ids)
+
+
+def recordings():
+    """Of 16 bits, as a WAV file has them: less than a row, as much as a row has, odd lengths; loud, silent, and silent at an end."""
+    drawn = numpy.random.RandomState(random.randrange(10**6))
+    made = []
+    for count, loudness in ((163, 0.3), (641, 1.5), (5003, 0.0), (16_000, 0.1), (51_237, 0.5)):
+        time = numpy.arange(count) / 16_000
+        tones = sum(numpy.sin(2 * numpy.pi * drawn.uniform(80, 7000) * time + drawn.rand()) for _ in range(4)) / 4
+        samples = loudness * (tones * (1 + numpy.sin(7 * time)) + 0.1 * drawn.randn(count))
+        if count == 16_000:
+            samples[count // 2 :] = 0
+        made.append(numpy.clip(numpy.round(samples * 32768), -32768, 32767).astype("int16"))
+    return made
+
+
+def gemma4_sound(folder, sounds, **audio):
+    extractor = importlib.import_module("transformers.models.gemma4.feature_extraction_gemma4").Gemma4AudioFeatureExtractor()
+    small = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, subsampling_conv_channels=[128, 6], output_proj_dims=72)
+    config = transformers.AutoConfig.for_model(
+        "gemma4", image_token_id=300, boi_token_id=301, eoi_token_id=302, audio_token_id=303, video_token_id=304, boa_token_id=305,
+        eoa_token_index=306, vision_config=None, text_config={**GEMMA4_SMALL, "model_type": "gemma4_text"}, audio_config={**small, **audio},
+    )  # fmt: skip
+    # By default. With "eager" masks are numbers, which its encoder of sound takes for the opposite.
+    model = saved(folder, config, transformers.AutoModelForImageTextToText, attn_implementation="sdpa")
+    with open(f"{folder}/processor_config.json", "w") as file:
+        json.dump({"feature_extractor": json.loads(extractor.to_json_string())}, file)
+    inputs = extractor([samples.astype("float32") / 32768 for samples in sounds], return_tensors="pt")
+    features, mask = inputs["input_features"], inputs["input_features_mask"].bool()
+    ids = [1, *words(4)]
+    for number, samples in enumerate(sounds):
+        with wave.open(f"{folder}/recording{number}.wav", "wb") as file:
+            file.setparams((1, 2, 16_000, 0, "NONE", "not compressed"))
+            file.writeframes(samples.tobytes())
+        features[number][mask[number]].double().numpy().tofile(f"{folder}/frames{number}.f64")
+        # As Gemma4Processor counts them.
+        ids += [305, *[303] * int(mask[number][::2][::2].sum()), 306, *words(3)]
+    encode = model.model.get_audio_features
+
+    def encode_in_doubles(*inputs, **more):
+        """Its attention makes float32 of what it is given, in part."""
+        with unittest.mock.patch.object(torch.Tensor, "float", torch.Tensor.double):
+            return encode(*inputs, **more)
+
+    model.model.get_audio_features = encode_in_doubles
+    with torch.no_grad():
+        output = model(input_ids=torch.tensor([ids]), input_features=features.double(), input_features_mask=mask, use_cache=False)
+    write(folder, output.logits[0], ids=ids, recordings=len(sounds))
+
+
+def lfm2_processor(**options):
+    """There is none without torchvision. What it calls of that is done here, by Pillow, from which torchvision differs by a level."""
+
+    def tensor(image):
+        return torch.from_numpy(numpy.array(image)).permute(2, 0, 1)
+
+    def resize(images, size, interpolation, antialias):
+        pictures = [Image.fromarray(each.permute(1, 2, 0).numpy()) for each in images]
+        return torch.stack([tensor(each.resize(size[::-1], interpolation)) for each in pictures])
+
+    def normalize(images, mean, std, inplace):
+        return (images - mean.view(3, 1, 1)) / std.view(3, 1, 1)
+
+    functional = types.SimpleNamespace(pil_to_tensor=tensor, resize=resize, normalize=normalize, InterpolationMode=Image.Resampling)
+    stand_ins = {f"torchvision{part}": types.ModuleType("torchvision") for part in ("", ".transforms", ".transforms.v2")}
+    stand_ins["torchvision.transforms.v2"].functional = functional
+    sys.modules.update(stand_ins)
+    found = importlib.import_module("transformers.models.lfm2_vl.image_processing_lfm2_vl")
+    for name in stand_ins:
+        del sys.modules[name]
+    backends = importlib.import_module("transformers.image_processing_backends")
+    backends.tvF, backends.pil_torch_interpolation_mapping = functional, {each: each for each in Image.Resampling}
+    return found.Lfm2VlImageProcessor(**options)
+
+
+def lfm2(folder, normed, **options):
+    processor = lfm2_processor(tile_size=64, min_image_tokens=4, max_image_tokens=16, encoder_patch_size=8, max_tiles=6, **options)
+    config = transformers.AutoConfig.for_model(
+        "lfm2_vl", image_token_id=300, downsample_factor=2, projector_hidden_size=72, projector_use_layernorm=normed,
+        text_config=dict(SHAPE, model_type="lfm2", layer_types=["conv", "full_attention", "conv"], conv_L_cache=3, block_multiple_of=16),
+        vision_config=dict(TOWER, num_patches=25, vision_use_head=False),
+    )  # fmt: skip
+    images = pictures()
+    ids = [1, *words(4)]
+    for image in images:
+        for height, width in processor(images=[[image]], return_tensors="pt")["spatial_shapes"].tolist():
+            ids += [*words(1), *[300] * (height * width // 4)]
+        ids += words(3)
+    inputs = processor(images=[images], return_tensors="pt")
+    picture_model(folder, config, processor, images, ids, {key: inputs[key] for key in ("pixel_values", "spatial_shapes", "pixel_attention_mask")})
 
 
 def qwen(folder, kind, sections, text, **tower):
@@ -263,11 +375,26 @@ PICTURES = {
     "smolvlm": lambda folder: idefics(folder, "smolvlm"),
     "smolvlm-whole": lambda folder: idefics(folder, "smolvlm", do_image_splitting=False),
     "gemma3-vision": gemma3,
-    "gemma4-vision": gemma4,
-    "gemma4-vision-both-ways": lambda folder: gemma4(folder, use_bidirectional_attention="vision"),
+    "gemma4-vision": lambda folder: gemma4(folder, dict(use_clipped_linears=True)),
+    "gemma4-vision-both-ways": lambda folder: gemma4(folder, dict(standardize=True), use_bidirectional_attention="vision"),
+    "lfm2-vl": lambda folder: lfm2(folder, True),
+    "lfm2-vl-whole": lambda folder: lfm2(folder, False, do_image_splitting=False),
+    "gemma4-unified-whole": gemma4_unified,
     "qwen3-vl": lambda folder: qwen(folder, "qwen3_vl", [8, 4, 4], {}, deepstack_visual_indexes=[0, 2]),
+    "qwen3-vl-moe": lambda folder: qwen(folder, "qwen3_vl_moe", [8, 4, 4], dict(EXPERTS, mlp_only_layers=[1]), deepstack_visual_indexes=[0, 2]),
     "qwen3.5-vision": lambda folder: qwen(folder, "qwen3_5", [4, 2, 2], {**DELTA, "rope_parameters": {"partial_rotary_factor": 0.5}}),
 }
+
+SOUNDS = {
+    "gemma4-sound": lambda folder: gemma4_sound(folder, recordings()),
+    "gemma4-sound-unbounded": lambda folder: gemma4_sound(
+        folder, recordings()[::-1], use_clipped_linears=False, hidden_size=96, num_attention_heads=3, num_hidden_layers=1,
+        subsampling_conv_channels=[128, 3], conv_kernel_size=3, attention_chunk_size=5, attention_context_left=6,
+        attention_logit_cap=2.0, residual_weight=0.7, rms_norm_eps=1e-5, output_proj_dims=40,
+    ),
+    # As long as it may be.
+    "gemma4-sound-long": lambda folder: gemma4_sound(folder, [numpy.resize(recordings()[4], 480_000)]),
+}  # fmt: skip
 
 PIECES = "the cat dog sat on mat a house tree runs blue red sky ##s ##ing un ##able king queen water fire".split()
 TEXTS = ["The cat sat on the mat.", "a dog runs", "Unable kings, queens and water!", "fire", "blue sky red house 42 tree " * 6]
@@ -357,6 +484,7 @@ def main():
     makers = {
         **{name: lambda folder, row=row: text_model(folder, *row) for name, row in TEXT.items()},
         **PICTURES,
+        **SOUNDS,
         **{name: lambda folder, row=row: encoder(folder, *row[:3], **row[3]) for name, row in ENCODERS.items()},
     }
     for name in names or makers:

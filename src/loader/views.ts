@@ -63,11 +63,18 @@ interface Every {
 /** Where the last of `count` ends, counted from the first. */
 const spanOf = (count: number, step: number): number => Math.max(0, (count - 1) * step + 1);
 
-/** Row i is column first + i step of a stored matrix [columns, rows]. All its rows are read for each piece. */
-export function transposedView(entry: TensorEntry, { first, step }: Every): TensorEntry {
+/**
+ * Row i is column first + i step of a stored matrix [columns, rows], of `length` or as many as there are. All its rows are read for each
+ * piece.
+ */
+export function transposedView(
+  entry: TensorEntry,
+  { first, step, length }: Every & { readonly length?: number },
+): TensorEntry {
   const { rows, columns } = matrixShape(entry);
-  const end = entry.start + (entry.end - entry.start) / step;
-  return view({ ...entry, shape: [columns / step, rows], end }, async (asked) => {
+  const made = length ?? columns / step;
+  const end = entry.start + ((entry.end - entry.start) * made) / columns;
+  return view({ ...entry, shape: [made, rows], end }, async (asked) => {
     const { columns: wanted, width, count } = asked;
     const span = spanOf(count, step);
     const from = first + asked.rows[0] * step;

@@ -8,6 +8,8 @@ const gemma = makeRandomModel({ config: { model_type: 'gemma3_text', num_hidden_
 const experts = { num_experts: 4, num_experts_per_tok: 2, moe_intermediate_size: 24 };
 const mixtures = {
   qwen3_moe: makeRandomModel({ config: { model_type: 'qwen3_moe', ...experts } }),
+  // Stacks are stored input by input.
+  qwen3_vl_moe: makeRandomModel({ config: { model_type: 'qwen3_vl_moe_text', ...experts } }),
   // With shared experts beside the stacks.
   qwen3_5_moe: makeRandomModel({
     config: {
@@ -90,16 +92,19 @@ describe('checkpoints that call their tensors otherwise', () => {
     await expect(readAll(config, [])).rejects.toThrow("the key 'text_config' is missing");
   });
 
-  test.each(Object.values(mixtures))('experts in stacks', async (moe) => {
+  test.each(Object.entries(mixtures))('experts in stacks: %s', async (kind, moe) => {
+    const byInput = kind === 'qwen3_vl_moe';
     const rest = [...moe.weights].filter(([name]) => !/experts\.\d/.test(name));
     const tensors = rest.map(([name, { shape, data }]) => tensor(name, shape, data));
     const layers = [...moe.config.layers.keys()].map((layer) => `model.layers.${layer}`);
     for (const layer of [...layers, ...(moe.config.mtp ? ['mtp.layers.0'] : [])]) {
       const at = `${layer}.${moe === mixtures.gemma4 ? '' : 'mlp.'}experts`;
-      const stack = (parts: readonly string[], shape: readonly number[], name: string): void => {
-        const all = Array.from({ length: 4 }, (_, expert) =>
-          parts.flatMap((part) => [...moe.weights.get(`${at}.${expert}.${part}.weight`)!.data]),
-        );
+      const stack = (parts: readonly string[], [, rows, columns]: readonly [4, number, number], name: string): void => {
+        const all = Array.from({ length: 4 }, (_, expert) => {
+          const one = parts.flatMap((part) => [...moe.weights.get(`${at}.${expert}.${part}.weight`)!.data]);
+          return byInput ? one.map((_value, i) => one[(i % rows) * columns + Math.floor(i / rows)]!) : one;
+        });
+        const shape = byInput ? [4, columns, rows] : [4, rows, columns];
         tensors.push(tensor(`${at}.${name}`, shape, Float32Array.from(all.flat())));
       };
       stack(['gate_proj', 'up_proj'], [4, 48, 64], 'gate_up_proj');

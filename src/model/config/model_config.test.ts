@@ -430,6 +430,13 @@ describe('refusals name the key, the value and what is supported', () => {
     ],
     ['Nemotron-H', { model_type: 'nemotron_h' }, 'unsupported', /Mamba layers.*granite-4.0-h-350m/],
     ['Gemma 3n, by class', { architectures: ['Gemma3nForConditionalGeneration'] }, 'unsupported', /AltUp/],
+    ['Qwen2.5-VL', { model_type: 'qwen2_5_vl' }, 'unsupported', /Qwen2\.5-VL's encoders .* Qwen3-VL-2B/],
+    [
+      'Qwen2.5-VL, by class',
+      { architectures: ['Qwen2_5_VLForConditionalGeneration'] },
+      'unsupported',
+      /encoders have other layers/,
+    ],
     ['a negative size', llama({ hidden_size: -8 }), 'config', /hidden_size is -8; expected an integer from 1/],
     ['a size of zero', llama({ num_hidden_layers: 0 }), 'config', /num_hidden_layers is 0/],
     ['half a size', llama({ intermediate_size: 1.5 }), 'config', /intermediate_size is 1\.5/],

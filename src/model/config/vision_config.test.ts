@@ -219,6 +219,53 @@ const models = {
     encoder: 303,
     millions: 1721,
   },
+  'Qwen3-VL 30B A3B': {
+    config: {
+      model_type: 'qwen3_vl_moe',
+      architectures: ['Qwen3VLMoeForConditionalGeneration'],
+      image_token_id: 151655,
+      tie_word_embeddings: false,
+      text_config: {
+        model_type: 'qwen3_vl_moe_text',
+        decoder_sparse_step: 1,
+        head_dim: 128,
+        hidden_size: 2048,
+        intermediate_size: 6144,
+        max_position_embeddings: 262144,
+        mlp_only_layers: [],
+        moe_intermediate_size: 768,
+        norm_topk_prob: true,
+        num_attention_heads: 32,
+        num_experts: 128,
+        num_experts_per_tok: 8,
+        num_hidden_layers: 48,
+        num_key_value_heads: 4,
+        rope_theta: 5000000,
+        // Not what the whole says.
+        tie_word_embeddings: true,
+        vocab_size: 151936,
+      },
+      vision_config: {
+        model_type: 'qwen3_vl_moe',
+        deepstack_visual_indexes: [8, 16, 24],
+        depth: 27,
+        hidden_act: 'gelu_pytorch_tanh',
+        hidden_size: 1152,
+        in_channels: 3,
+        intermediate_size: 4304,
+        num_heads: 16,
+        num_position_embeddings: 2304,
+        out_hidden_size: 2048,
+        patch_size: 16,
+        spatial_merge_size: 2,
+        temporal_patch_size: 2,
+      },
+    },
+    rows: 1024,
+    patches: 4096,
+    encoder: 412,
+    millions: 30532,
+  },
 };
 
 test.each(Object.entries(models))('%s, as published', (_, { config: raw, rows, patches, encoder, millions }) => {
@@ -274,6 +321,14 @@ test('what is refused of an encoder: texts are not', () => {
   expect(misfit({ ...gemma4, text_config: { ...text, pad_token_id: 3 } })).toMatch(/pad_token_id 3 /);
   const narrow = { ...gemma4.vision_config, position_embedding_size: 100 };
   expect(() => parseModelConfig({ ...gemma4, vision_config: narrow })).toThrow(/position_embedding_size is 100/);
+  const unified = {
+    model_type: 'gemma4_unified',
+    text_config: { model_type: 'gemma4_unified_text' },
+    vision_config: { mm_embed_dim: 3840 },
+    audio_config: { audio_embed_dim: 640 },
+  };
+  expect(misfit(unified)).toMatch(/model_type "gemma4_unified" .* only its text/);
+  expect(parseModelConfig(unified).soundMisfit).toMatch(/samples without an encoder/);
   const lfm2 = models['LFM2-VL 450M'].config;
   expect(misfit({ ...lfm2, projector_hidden_act: 'relu' })).toMatch(/projector_hidden_act "relu" .* is gelu/);
   expect(misfit({ ...lfm2, vision_feature_layer: -2 })).toMatch(/vision_feature_layer -2 .* all layers/);

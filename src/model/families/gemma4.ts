@@ -116,11 +116,9 @@ export const gemma4 = defineFamily({
   },
   vision(config) {
     const vision = config.optionalObject('vision_config');
-    // The unified model's has no layers.
-    if (!vision || config.optionalString('model_type') === 'gemma4_unified') return undefined;
+    if (!vision) return undefined;
     const rows = config.optionalInteger('vision_soft_tokens_per_image', { max: 1120 }) ?? 280;
-    const text = config.optionalObject('text_config');
-    if (text) refusePadding(text);
+    const text = textBesideEncoders(config);
     const bothWays = text?.optionalString('use_bidirectional_attention') === 'vision';
     if (bothWays) checkRuns(config, 'vision_soft_tokens_per_image', rows, defaults.sliding_window);
     const runs = bothWays && { runs: rows, windowedRuns: true };
@@ -128,14 +126,9 @@ export const gemma4 = defineFamily({
   },
   sound(config) {
     const sound = config.optionalObject('audio_config');
-    // The unified model's has no layers.
-    if (!sound || config.optionalString('model_type') === 'gemma4_unified') return undefined;
-    const text = config.optionalObject('text_config');
-    if (text) {
-      refusePadding(text);
-      const key = 'use_bidirectional_attention';
-      refuseForeign(text, [[key, null, 'with sound: a row sees none after it']]);
-    }
+    if (!sound) return undefined;
+    const text = textBesideEncoders(config);
+    if (text) refuseForeign(text, [['use_bidirectional_attention', null, 'with sound: a row sees none after it']]);
     return parseGemma4Sound(sound, config.optionalInteger('audio_token_id', { min: 0, max: 2 ** 24 - 1 }) ?? 258881);
   },
   mmproj(clip, idOf, { layers }) {
@@ -175,8 +168,14 @@ export const gemma4 = defineFamily({
   gguf: { keys: ggufKeys, plainWindows: ['gemma4'] },
 });
 
-const refusePadding = (text: ConfigReader): void =>
-  refuseForeign(text, [['pad_token_id', 0, "given rows have token 0's inputs for each layer"]]);
+function textBesideEncoders(config: ConfigReader): ConfigReader | undefined {
+  refuseForeign(config, [
+    ['model_type', 'gemma4', 'only its text: it makes rows of patches and of samples without an encoder'],
+  ]);
+  const text = config.optionalObject('text_config');
+  if (text) refuseForeign(text, [['pad_token_id', 0, "given rows have token 0's inputs for each layer"]]);
+  return text;
+}
 
 function parseAttention(config: ConfigReader, hiddenSize: number, type: LayerType, index: number): GqaConfig {
   const full = type === 'full_attention';

@@ -147,6 +147,7 @@ const traits: Readonly<Record<string, Trait>> = {
   granitemoeshared: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: false },
   granitemoehybrid: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: false },
   qwen3_vl_text: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: 'head' },
+  qwen3_vl_moe_text: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: 'head' },
   qwen3_moe: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: 'head' },
 };
 

@@ -142,17 +142,35 @@ export const qwen35 = defineFamily({
   gguf: { keys: ggufKeys, parts: { postNorm: 'post_attention_norm' }, tiledHeads: ['qwen35', 'qwen35moe'] },
 });
 
-/** Qwen3-VL: Qwen3 beside such an encoder, of which rows behind some of its layers are added behind the first ones of the text part. */
+/**
+ * Qwen3-VL: Qwen3 or Qwen3-MoE beside such an encoder, of which rows behind some of its layers are added behind the first ones of the
+ * text part.
+ */
 export const qwen3Vl = defineFamily({
   config(config, common) {
     const own = parseAttention(config, common);
     const attention = { ...own, rope: own.rope && { ...own.rope, ...parseSections(config, [24, 20, 20]) } };
-    const layer: LayerConfig = { attention, mlp: parseGated(config) };
-    return { layers: Array.from({ length: common.numLayers }, () => layer), tensors: llamaNames };
+    const moe = common.architecture === 'qwen3_vl_moe_text';
+    // Whatever the file says.
+    const experts = moe && ({ ...parseExperts(config), normTopkProb: true } as const);
+    const isDense = parseDenseLayers(config);
+    return {
+      layers: Array.from({ length: common.numLayers }, (_, layer): LayerConfig => {
+        return { attention, mlp: experts && !isDense(layer) ? experts : parseGated(config) };
+      }),
+      tensors: { ...llamaNames, experts: expertNames() },
+    };
   },
   vision: visionOf(151655),
   mmproj,
-  gguf: { keys: (metadata) => ({ ...ggufHeads(metadata), ...ggufSections(metadata), model_type: 'qwen3_vl_text' }) },
+  gguf: {
+    keys: (metadata) => ({
+      ...ggufHeads(metadata),
+      ...ggufSections(metadata),
+      ...(metadata.arch === 'qwen3vlmoe' && ggufExperts(metadata)),
+      model_type: metadata.arch === 'qwen3vlmoe' ? 'qwen3_vl_moe_text' : 'qwen3_vl_text',
+    }),
+  },
 });
 
 function mmproj(clip: GgufMetadata, idOf: (token: string) => number): Record<string, unknown> {

@@ -135,10 +135,13 @@ const rows: FamilyRow[] = [
   },
   {
     family: async () => (await import('./qwen3_5.js')).qwen3Vl,
-    models: { qwen3_vl_text: 'Qwen3VLTextModel' },
-    wrappers: { qwen3_vl: { className: 'Qwen3VLForConditionalGeneration', textType: 'qwen3_vl_text' } },
-    gguf: ['qwen3vl'],
-    projector: { type: 'qwen3vl_merger', archs: ['qwen3vl'] },
+    models: { qwen3_vl_text: 'Qwen3VLTextModel', qwen3_vl_moe_text: 'Qwen3VLMoeTextModel' },
+    wrappers: {
+      qwen3_vl: { className: 'Qwen3VLForConditionalGeneration', textType: 'qwen3_vl_text' },
+      qwen3_vl_moe: { className: 'Qwen3VLMoeForConditionalGeneration', textType: 'qwen3_vl_moe_text' },
+    },
+    gguf: ['qwen3vl', 'qwen3vlmoe'],
+    projector: { type: 'qwen3vl_merger', archs: ['qwen3vl', 'qwen3vlmoe'] },
   },
   {
     family: async () => (await import('./deepseek.js')).deepseek,
@@ -165,6 +168,11 @@ const missing: readonly (readonly [name: RegExp, what: string, relatives: string
     /^(mamba|falcon[-_]?(h1|mamba)|nemotron[-_]?h|bamba|zamba)/i,
     'it has Mamba layers of another form',
     'granite-4.0-h-350m and granite-4.0-h-1b have some, too, and do',
+  ],
+  [
+    /^qwen2(_5)?_?vl/i,
+    "Qwen2-VL's and Qwen2.5-VL's encoders have other layers than their successors'",
+    'Qwen3-VL-2B, -4B, -8B and qwen3.5-0.8b to 9b do',
   ],
   [/^(rwkv|xlstm)/i, 'it has recurrent layers alone', 'qwen3.5-0.8b to 9b have some, and do'],
 ];
@@ -258,8 +266,7 @@ export function parseModelConfig(config: unknown, generationConfig?: unknown, fi
       : new ConfigReader(generationConfig, 'generation_config.json');
   const family = familyOf(row);
   if (wraps) refuseQuantized(whole, family.packings);
-  const tied = wraps ? whole.raw('tie_word_embeddings') : undefined;
-  reader.setDefaults({ ...family.defaults?.[modelType], ...(tied !== undefined && { tie_word_embeddings: tied }) });
+  reader.setDefaults(family.defaults?.[modelType] ?? {});
   const common = parseCommon(modelType, reader, generation, family.packings);
   refuseForeign(reader, family.neutral ?? []);
   const { numLayers: _, ...parsed } = { ...common, ...family.config(reader, common) };
@@ -272,9 +279,12 @@ export function parseModelConfig(config: unknown, generationConfig?: unknown, fi
     ...encoderOf('vision', () => family.vision?.(whole)),
     ...encoderOf('sound', () => family.sound?.(whole)),
   };
+  // Whatever the text part says, which transformers 5 writes too.
+  const key = 'tie_word_embeddings';
+  const tied = wraps && whole.raw(key) !== undefined && { tieWordEmbeddings: whole.boolean(key, false) };
   // Whose class has no head was saved without one.
   const headless = String(whole.raw('architectures')).endsWith('Model') && { tieWordEmbeddings: true };
-  const model = { ...parsed, ...headless, layers: alikeSegments(parsed.layers), ...encoders };
+  const model = { ...parsed, ...tied, ...headless, layers: alikeSegments(parsed.layers), ...encoders };
   checkSupported(model, file);
   return model;
 }

@@ -144,6 +144,7 @@ function patchRows(entry: TensorEntry, rows: number, patch: number): TensorEntry
  * A layer's stacks of experts as tensors of each expert, in place of the stacks, whatever `names` calls those.
  *
  *   experts.gate_up_proj [experts, 2 width, hidden] and experts.down_proj [experts, hidden, width], gate first
+ *   or input by input, as Qwen3-VL's makers published them: [experts, hidden, 2 width] and [experts, width, hidden]
  *
  * Where they alternate (gpt-oss), gate i is row 2i, up i row 2i + 1:
  *
@@ -178,7 +179,10 @@ function unstack(
         };
         const first = expert * rows + index;
         if (!names.alternating) {
-          if (plain) put('weight', (own) => rowsView(plain, own, expert * rows + index * length, length));
+          const byInput = plain && rows !== columns && fits(plain, numExperts * columns, rows);
+          const every = { first: index * length, step: 1, length };
+          if (byInput) put('weight', (own) => transposedView(rowsView(plain, own, expert * columns, columns), every));
+          else if (plain) put('weight', (own) => rowsView(plain, own, expert * rows + index * length, length));
           continue;
         }
         if (plain && fits(plain, numExperts * columns, rows))

@@ -554,6 +554,21 @@ const cases: Record<string, FamilyCase> = {
     tokens: 40,
     llamaCpp: 1e-5,
   },
+  qwen3_vl_moe: {
+    options: {
+      seed: 101,
+      config: {
+        model_type: 'qwen3_vl_moe_text',
+        num_experts: 8,
+        num_experts_per_tok: 2,
+        moe_intermediate_size: 40,
+        // llama.cpp doesn't turn the pairs that no section has.
+        rope_scaling: { mrope_section: [3, 3, 2], mrope_interleaved: true, rope_type: 'default' },
+      },
+    },
+    tokens: 40,
+    llamaCpp: 1e-5,
+  },
   mixtral: {
     options: {
       seed: 76,

@@ -51,6 +51,7 @@ export function familyParts(config: ModelConfig, attention: GqaConfig, weights: 
     case 'gpt_oss':
       return gptOssParts(config, attention, weights);
     case 'qwen3_moe':
+    case 'qwen3_vl_moe_text':
       return qwen3MoeParts(config, attention, weights);
     default:
       return undefined;
@@ -485,10 +486,12 @@ export function sectionsValue({ dims, sections }: RopeConfig): GgufValue {
 
 function qwen3MoeParts(config: ModelConfig, attention: GqaConfig, weights: WeightMap): GgufParts {
   const { numExperts, expertsPerToken, width } = expertsOf(config)!;
+  const { rope } = attention;
   return {
-    arch: 'qwen3moe',
+    arch: rope?.sections ? 'qwen3vlmoe' : 'qwen3moe',
     metadata: {
       ...heads(attention),
+      ...(rope?.sections && { 'rope.dimension_sections': sectionsValue(rope) }),
       expert_count: u32(numExperts),
       expert_used_count: u32(expertsPerToken),
       expert_feed_forward_length: u32(width),

@@ -484,9 +484,13 @@ function modelOf(raw: Raw, tensor: Lookup): Model {
       const frequencies = bases(number(raw, 'rope_theta', 1e4), dim);
       return { ...plain, qkNorm: true, layer: () => ({ window: Infinity, frequencies, rotaryScale: 1, mlp }) };
     }
+    case 'qwen3_vl_moe_text':
     case 'qwen3_moe': {
       const dense = gated(tensor, silu, width);
-      const experts = softmaxExperts(raw, tensor);
+      const experts = softmaxExperts(
+        raw['model_type'] === 'qwen3_moe' ? raw : { ...raw, norm_topk_prob: true },
+        tensor,
+      );
       const only = (raw['mlp_only_layers'] as readonly number[] | undefined) ?? [];
       const step = number(raw, 'decoder_sparse_step', 1);
       return {
