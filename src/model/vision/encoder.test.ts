@@ -165,41 +165,44 @@ await describeOnAdapters('image encoders', (device) => {
     expect(await encoder.encode(patches(pixels))).toEqual(rows);
   });
 
-  test.each(drawn(Object.entries(grids), 3, 'pictures of any size'))('%s: pictures of any size as in float64', async (_name, [options, sizes]) => {
-    const model = makeRandomVision(options);
-    const { config, weights, tower, scale } = model;
-    const vision = config.vision!;
-    const encoder = await loadEncoder(device(), vision, config.hiddenSize, await readerOf(model), 'f32', {});
-    const made: Float32Array[] = [];
-    const encode = (grid: Grid, seed: number) => {
-      const [height, width] = [grid[0] * tower.patch, grid[1] * tower.patch];
-      const pixels = new Random(seed).normals(width * height * 3, 0.5);
-      const expected = (mistake?: Lfm2Mistake | Gemma4Mistake) =>
-        options.kind === 'lfm2_vl'
-          ? lfm2Rows(weights, tower, scale, config.hiddenSize, pixels, [width, height], mistake as Lfm2Mistake)
-          : options.kind === 'gemma4'
-            ? gemma4Rows(
-                weights,
-                tower,
-                scale,
-                config.hiddenSize,
-                unit(pixels),
-                [width, height],
-                mistake as Gemma4Mistake,
-              )
-            : qwenRows(weights, tower, scale, config.hiddenSize, pixels, [width, height]);
-      return { rows: encoder.encode(patchesOf(pixels, vision, width, grid), grid), expected };
-    };
-    for (const grid of sizes) {
-      const { rows, expected } = encode(grid, 9);
-      made.push(await rows);
-      expectAlike(made.at(-1)!, expected());
-    }
-    const first = encode(sizes[0]!, 9);
-    const rows = await first.rows;
-    for (const mistake of mistakesOf(model, options))
-      expect(errorOf(rows, first.expected(mistake)), mistake).toBeGreaterThan(1e-4);
-    // Whatever was before.
-    for (const [at, grid] of sizes.entries()) expect(await encode(grid, 9).rows).toEqual(made[at]);
-  });
+  test.each(drawn(Object.entries(grids), 3, 'pictures of any size'))(
+    '%s: pictures of any size as in float64',
+    async (_name, [options, sizes]) => {
+      const model = makeRandomVision(options);
+      const { config, weights, tower, scale } = model;
+      const vision = config.vision!;
+      const encoder = await loadEncoder(device(), vision, config.hiddenSize, await readerOf(model), 'f32', {});
+      const made: Float32Array[] = [];
+      const encode = (grid: Grid, seed: number) => {
+        const [height, width] = [grid[0] * tower.patch, grid[1] * tower.patch];
+        const pixels = new Random(seed).normals(width * height * 3, 0.5);
+        const expected = (mistake?: Lfm2Mistake | Gemma4Mistake) =>
+          options.kind === 'lfm2_vl'
+            ? lfm2Rows(weights, tower, scale, config.hiddenSize, pixels, [width, height], mistake as Lfm2Mistake)
+            : options.kind === 'gemma4'
+              ? gemma4Rows(
+                  weights,
+                  tower,
+                  scale,
+                  config.hiddenSize,
+                  unit(pixels),
+                  [width, height],
+                  mistake as Gemma4Mistake,
+                )
+              : qwenRows(weights, tower, scale, config.hiddenSize, pixels, [width, height]);
+        return { rows: encoder.encode(patchesOf(pixels, vision, width, grid), grid), expected };
+      };
+      for (const grid of sizes) {
+        const { rows, expected } = encode(grid, 9);
+        made.push(await rows);
+        expectAlike(made.at(-1)!, expected());
+      }
+      const first = encode(sizes[0]!, 9);
+      const rows = await first.rows;
+      for (const mistake of mistakesOf(model, options))
+        expect(errorOf(rows, first.expected(mistake)), mistake).toBeGreaterThan(1e-4);
+      // Whatever was before.
+      for (const [at, grid] of sizes.entries()) expect(await encode(grid, 9).rows).toEqual(made[at]);
+    },
+  );
 });
