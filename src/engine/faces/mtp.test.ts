@@ -129,6 +129,20 @@ describe("a model's own head", { timeout: 600_000 }, () => {
       }
     }
     await model.dispose();
+    if (config === QWEN) return;
+    // Of several at once each has rows of its own.
+    const many = await open(files, { speculate: 'mtp', requests: 8, ...kernels });
+    always(many, 2);
+    const beside = listen(headOf(many));
+    const results = await Promise.all(kinds.map(([prompt, options]) => ask(many, prompt, options)));
+    expect(results.map(({ tokens }) => tokens)).toEqual(answers);
+    for (const { stats } of results) expect(stats.speculation!.drafted).toBeGreaterThan(2);
+    const starts = kinds.map(([prompt]) => beside.filter(({ text }) => prompt.every((id, at) => text[at] === id)));
+    for (const own of starts) {
+      for (const each of [own[0]!, own[own.length >> 1]!, ...own.slice(-1)])
+        if (each.drafts.length > 0) expect(each.drafts, `behind ${each.text.length} tokens`).toEqual(expected(each));
+    }
+    await many.dispose();
   });
 
   test('that is right is always right, on one rank or several, and not with its halves the other way round', async () => {

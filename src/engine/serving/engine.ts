@@ -297,6 +297,11 @@ export const mayShare = (
   !ranks.runner.options.compression &&
   misfit([...openedFeatures(ranks, prefiller), 'prefixCaching'], ranks.options.plan) === undefined;
 
+function endDrafts(running: Running): void {
+  for (const drafter of running.drafters ?? []) drafter.end?.();
+  running.drafters = undefined;
+}
+
 /** What sampling needs of a request, and nothing that can't go to a worker. @param drafts beside its next row */
 const drawOptions = ({ request, allowed, behind }: Running, drafts = 0): DrawOptions => ({
   ...samplingOf(request),
@@ -479,7 +484,7 @@ export class Engine {
       promptRows: (id) => this.#running.get(id)?.request.promptRows,
       pictures: this.options.pictures,
       draftState: this.#draftState,
-      rows: (id) => (this.#isAlone ? this.#running.get(id)?.rows : undefined),
+      rows: (id) => (this.#mayDraft ? this.#running.get(id)?.rows : undefined),
     });
   }
 
@@ -487,7 +492,7 @@ export class Engine {
     const { ranks } = this.#scheduler;
     const { runner } = this.ranks;
     return {
-      running: this.#scheduler.numUnfinished - this.#scheduler.numWaiting,
+      running: this.#numRunning,
       waiting: this.#scheduler.numWaiting + [...this.#running.values()].filter(({ held }) => held).length,
       ...this.#totals,
       ...(this.#speculation && { speculation: this.#speculation.counts }),
@@ -574,7 +579,7 @@ export class Engine {
     running.allowed = constraint?.first.allowed;
     const { prompt, maxTokens, priority, client, generatedSpans, continuation, fresh, promptRows } = request;
     running.isDrafted = this.#isDrafted(request);
-    running.drafters = undefined;
+    endDrafts(running);
     running.rows = running.isDrafted ? this.#speculation?.options.rows?.() : undefined;
     const kept = this.#keptFor(running);
     this.#scheduler.submit({
@@ -660,6 +665,7 @@ export class Engine {
     const running = this.#running.get(id);
     if (!running) return;
     this.#running.delete(id);
+    endDrafts(running);
     running.request.constraint?.dispose();
     running.adapter?.release();
     this.options.pictures?.release(running.request.prompt);
@@ -860,8 +866,7 @@ export class Engine {
     const scheduler = this.#scheduler;
     const isAlone = this.#isAlone;
     const comesBack = this.#draftState !== undefined;
-    // Of a model with recurrent layers there is a place for one state.
-    const sequences = comesBack && !isAlone ? [] : scheduler.decoding;
+    const sequences = this.#mayDraft ? scheduler.decoding : [];
     const drafts = await speculation.draft(
       sequences.map((sequence) => ({ sequence, running: this.#running.get(sequence.id) })),
       {
@@ -877,8 +882,19 @@ export class Engine {
       for (const [at, { id }] of sequences.entries()) scheduler.propose(id, nth(drafts, at));
   }
 
+  get #numRunning(): number {
+    return this.#scheduler.numUnfinished - this.#scheduler.numWaiting;
+  }
+
   get #isAlone(): boolean {
-    return this.#scheduler.numUnfinished - this.#scheduler.numWaiting === 1;
+    return this.#numRunning === 1;
+  }
+
+  /** A step has rows for drafts beside those that run. Of a model with recurrent layers there is a place for one state. */
+  get #mayDraft(): boolean {
+    const isAlone = this.#isAlone;
+    if (!this.#speculation || this.#draftState !== undefined) return isAlone;
+    return this.#numRunning < this.#speculation.mostRows(this.options.slots, isAlone);
   }
 
   /** How long a step took. @param isAhead it ran while the one before was read, where any do */

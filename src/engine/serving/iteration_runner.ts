@@ -222,13 +222,13 @@ export class IterationRunner {
         }),
       );
       call(came);
-      // One whose drafts are made of them runs alone.
-      const { sequence, run } = nth(step, 0);
-      const rows = this.source.rows(sequence.id);
-      if (!rows) continue;
-      const { length } = run.tokens;
-      const count = came.then((counts) => nth(counts, 0));
-      call(this.#take(rows, run.start, count, runner.slotStates(run.slot, length), length));
+      for (const [at, { sequence, run }] of step.entries()) {
+        const rows = this.source.rows(sequence.id);
+        if (!rows) continue;
+        const { length } = run.tokens;
+        const count = came.then((counts) => nth(counts, at));
+        call(this.#take(rows, run.start, count, runner.slotStates(run.slot, length), length));
+      }
     }
   }
 

@@ -243,7 +243,8 @@ const ownDraft = (name: ModelName): Promise<DraftModel> =>
     const { group } = await openRunner({
       adapter: adapter.name,
       model: models[name],
-      contextLength: 512,
+      contextLength: 1024,
+      slots: 4,
       keepsAll: true,
     });
     const isLost = (): boolean => group.devices[0]!.isLost;
@@ -260,6 +261,7 @@ describe('a model that drafts for itself', { timeout: 300_000 }, () => {
     // Every text after another, whose beginning stays or doesn't.
     for (const [index, request] of [...REQUESTS.entries(), ...REQUESTS.slice(0, 1).entries()]) {
       await vi.waitUntil(() => draft.follows({ tokens: request.prompt }), { timeout: 60_000 });
+      draft.end(request.prompt);
       const { answer, handle } = ask(engine, request);
       expect(await answer, `request ${index}`).toEqual(expected[index]);
       if (index !== 0) continue;
@@ -269,7 +271,48 @@ describe('a model that drafts for itself', { timeout: 300_000 }, () => {
     }
     const all = REQUESTS.map((request) => ask(engine, request).answer);
     expect(await Promise.all(all)).toEqual(expected);
+    // Those of several begin in the same steps, of which each has its own drafts.
+    const beside = REQUESTS.slice(0, 3);
+    for (const { prompt } of beside) {
+      await vi.waitUntil(() => draft.follows({ tokens: prompt }), { timeout: 60_000 });
+    }
+    for (const { prompt } of beside) draft.end(prompt);
+    const { runner } = draft.rank;
+    const sample = runner.sample.bind(runner);
+    const texts: number[] = [];
+    runner.sample = (...args) => {
+      texts.push(args[3]!.length);
+      return sample(...args);
+    };
+    const aborted = ask(engine, REQUESTS[3]!, 9);
+    const several = beside.map((request) => ask(engine, request));
+    for (const [index, { answer }] of several.entries()) expect(await answer).toEqual(expected[index]);
+    expect((await aborted.answer).end).toBe('aborted');
+    expect(Math.max(...texts)).toBeGreaterThan(1);
+    const { drafted, accepted, steps } = several[0]!.handle.speculation;
+    expect(accepted).toBe(drafted);
+    expect(accepted).toBeGreaterThan(steps);
+    expect(several[1]!.handle.speculation.accepted).toBeLessThan(several[1]!.handle.speculation.drafted);
     await engine.dispose();
+  });
+
+  test('a text that there is no room for waits until another is over', async () => {
+    const draft = await ownDraft('llama');
+    const [first, second] = [ids(700), ids(500)];
+    await vi.waitUntil(() => draft.follows({ tokens: first }), { timeout: 60_000 });
+    const alone = await draft.propose({ tokens: first }, 3);
+    expect(draft.follows({ tokens: second })).toBe(false);
+    await vi.waitUntil(() => draft.follows({ tokens: first }), { timeout: 60_000 });
+    expect(await draft.propose({ tokens: first }, 3)).toEqual(alone);
+    draft.end(first);
+    await vi.waitUntil(() => draft.follows({ tokens: second }), { timeout: 60_000 });
+    const short = ids(30);
+    await vi.waitUntil(() => draft.follows({ tokens: short }), { timeout: 60_000 });
+    // Alone and together the same ones come, of unlike lengths and numbers.
+    const texts = [second, short].map((tokens) => ({ tokens }));
+    const each = [await draft.propose(texts[0]!, 2), await draft.propose(texts[1]!, 5)];
+    expect(await Promise.all(texts.map((text, at) => draft.propose(text, [2, 5][at]!)))).toEqual(each);
+    await draft.dispose();
   });
 
   test('a lost device comes again, and a failure ends it alone', async () => {
@@ -374,7 +417,7 @@ describe('how many are tried', () => {
     return speculation;
   };
   const choose = (speculation: Speculation, drafters: readonly Drafter[], comesBack = false, ahead = 0) =>
-    speculation.choose([speculation.propose(drafters, MAX_DRAFTS, true)], VERIFIED_ROWS, comesBack, ahead)?.[0];
+    speculation.choose([speculation.propose(drafters, MAX_DRAFTS)], VERIFIED_ROWS, comesBack, ahead)?.[0];
   const tried = (speculation: Speculation, sureness: number, length?: number, comesBack = false, ahead = 0): number =>
     choose(speculation, [sure(sureness, length)], comesBack, ahead)?.count ?? 0;
 
@@ -394,7 +437,7 @@ describe('how many are tried', () => {
     const shares = (speculation: Speculation, sureness: readonly number[], most = 8) =>
       speculation
         .choose(
-          sureness.map((of) => (of > 0 ? speculation.propose([sure(of)], MAX_DRAFTS, false) : [])),
+          sureness.map((of) => (of > 0 ? speculation.propose([sure(of)], MAX_DRAFTS) : [])),
           most,
           false,
           0,
@@ -410,7 +453,20 @@ describe('how many are tried', () => {
     const dearer = timed({ 4: 1.1, 8: 1.1 }, 3);
     expect(shares(dearer, [0.9, 0.9, 0.9])).toEqual([2, 2, 1]);
     expect(shares(dearer, [0, 0.9, 0.9])).toBeUndefined();
-    expect(gpu.propose([{ ...sure(0.9), isSingle: true }], MAX_DRAFTS, false)).toEqual([]);
+    // Computed ones cost what those of all take at once; where that is too much, those that are there are tried.
+    const computed = (seconds: number): Drafter => ({
+      take() {},
+      propose: (most) => ({ ...sure(0.95).propose(most), seconds: (_count, requests) => seconds * requests }),
+    });
+    const beside = (seconds: number) =>
+      gpu.choose(
+        [0, 1, 2].map(() => gpu.propose([computed(seconds), sure(0.9)], MAX_DRAFTS)),
+        8,
+        false,
+        0,
+      );
+    expect(beside(0.0001)!.every((choice) => choice?.proposal.seconds)).toBe(true);
+    expect(beside(1)!.some((choice) => choice?.proposal.seconds)).toBe(false);
   });
 
   test.each([

@@ -16,8 +16,8 @@ export interface Proposal {
   readonly length: number;
   /** How often a token of such proposals was right, from 0 to 1. */
   readonly sureness: number;
-  /** Where they are computed: seconds that the first `count` take. */
-  seconds?(count: number): number;
+  /** Where they are computed: seconds that the first `count` take, those of so many requests at once. */
+  seconds?(count: number, requests: number): number;
   /** The first ones. */
   tokens(count: number): readonly number[] | Promise<readonly number[]>;
 }
@@ -33,12 +33,12 @@ export type Choices = readonly (Choice | undefined)[];
 
 /** Follows the tokens of one request. It decides what is tried, never what comes. */
 export interface Drafter {
-  /** It has one text at a time, and so proposes nothing beside other requests. */
-  readonly isSingle?: boolean;
   /** The next token has come. */
   take(token: number): void;
   /** @param most tokens */
   propose(most: number): Proposal;
+  /** The request is over. */
+  end?(): void;
 }
 
 /** Most drafts of a step. */
@@ -115,6 +115,11 @@ export class Speculation {
 
   constructor(readonly options: SpeculationOptions) {}
 
+  /** Of a step with drafts. Beside others' rows drafts have those that a step of all slots has, too. */
+  mostRows(slots: number, isAlone: boolean): number {
+    return isAlone || this.tries !== undefined ? VERIFIED_ROWS : Math.min(VERIFIED_ROWS, slots);
+  }
+
   get counts(): SpeculationStats {
     return { ...this.#counts };
   }
@@ -139,17 +144,15 @@ export class Speculation {
   }
 
   async #draftNow(rows: readonly DraftedRow[], { slots, isAlone, comesBack, isBusy, isReady }: StepSituation) {
-    // Beside others' rows drafts have those that a step of all slots has, too.
-    const most = isAlone || this.tries !== undefined ? VERIFIED_ROWS : Math.min(VERIFIED_ROWS, slots);
+    const most = this.mostRows(slots, isAlone);
     if (rows.length === 0 || rows.length >= most) return undefined;
-    const proposals = rows.map((row) => this.#proposals(row, isAlone));
+    const proposals = rows.map((row) => this.#proposals(row));
     const ahead = Math.max(...rows.map(({ sequence }) => sequence.outstanding));
     const choices = this.choose(proposals, most, comesBack, ahead);
     if (!choices || (this.tries === undefined && !isReady())) return undefined;
     if (isBusy) return 'awaits';
     const started = performance.now();
-    const drafts: (readonly number[])[] = [];
-    for (const [at, { running }] of rows.entries()) drafts.push(await draftsOf(running, choices[at]));
+    const drafts = await Promise.all(rows.map(({ running }, at) => draftsOf(running, choices[at])));
     this.#draftSeconds = (performance.now() - started) / 1000;
     this.#comesBack = comesBack;
     if (choices.every((choice, at) => nth(drafts, at).length === (choice?.count ?? 0))) return drafts;
@@ -161,10 +164,10 @@ export class Speculation {
     return chosen && drafts.map((own, at) => own.slice(0, chosen[at]?.count ?? 0));
   }
 
-  #proposals({ sequence, running }: DraftedRow, isAlone: boolean): readonly Proposal[] {
+  #proposals({ sequence, running }: DraftedRow): readonly Proposal[] {
     if (!running?.isDrafted) return [];
     running.drafters ??= this.options.drafters([...running.request.prompt, ...sequence.generated], running.rows);
-    return this.propose(running.drafters, sequence.maxTokens - sequence.sampled - 1, isAlone);
+    return this.propose(running.drafters, sequence.maxTokens - sequence.sampled - 1);
   }
 
   /**
@@ -208,11 +211,11 @@ export class Speculation {
     return this.#costsOf(sequences).of(rows);
   }
 
-  /** What may follow a request's tokens. @param most of them @param isAlone no other request runs */
-  propose(drafters: readonly Drafter[], most: number, isAlone: boolean): readonly Proposal[] {
+  /** What may follow a request's tokens. @param most of them */
+  propose(drafters: readonly Drafter[], most: number): readonly Proposal[] {
     const count = Math.min(most, this.tries ?? MAX_DRAFTS);
-    const asked = count > 0 ? drafters.filter(({ isSingle }) => isAlone || !isSingle) : [];
-    return asked.map((drafter) => drafter.propose(count)).filter(({ length }) => length > 0);
+    if (count <= 0) return [];
+    return drafters.map((drafter) => drafter.propose(count)).filter(({ length }) => length > 0);
   }
 
   /**
@@ -238,7 +241,8 @@ export class Speculation {
       return shared.some(Boolean) ? shared : undefined;
     }
     const [alone = []] = proposals;
-    const sets = proposals.length === 1 ? alone.map((own) => [own]) : [proposals.map(surestOf)];
+    const known = proposals.map((own) => own.filter(({ seconds }) => !seconds));
+    const sets = proposals.length === 1 ? alone.map((own) => [own]) : [proposals.map(surestOf), known.map(surestOf)];
     let best: Choices | undefined;
     let gained = LEAST_GAIN;
     for (const set of sets) {
@@ -258,11 +262,12 @@ export class Speculation {
     const costs = this.#costsOf(choices.length);
     const rights = choices.map((choice) => (choice ? rightOf(choice) : 0));
     const right = sum(rights);
-    // Drafts that are computed, and states that are taken back, are of one alone.
+    // States that are taken back are of one alone.
     const [{ proposal, count } = {}] = choices.filter((choice) => choice !== undefined);
     const sureness = proposal?.sureness ?? 0;
     const again = comesBack ? (1 - sureness ** (count ?? 0)) * this.cost(VERIFIED_ROWS) : 0;
-    const computed = proposal?.seconds ? proposal.seconds(count ?? 0) / costs.seconds : 0;
+    const seconds = secondsOf(choices);
+    const computed = seconds === undefined ? 0 : seconds / costs.seconds;
     const cost = this.cost(rows, choices.length) + again + computed;
     const isSlower = choices.length > 1 && costs.isTimed(rows) && (1 + Math.min(...rights)) / cost < LEAST_PACE;
     if (isSlower || this.#lost + cost - 1 > MOST_LOST) return 0;
@@ -290,6 +295,13 @@ async function draftsOf(running: DraftedRequest | undefined, choice: Choice | un
   if (!constraint) return tokens;
   running.behind = constraint.ahead(tokens);
   return tokens.slice(0, running.behind.length);
+}
+
+/** Of drafts that are computed, all at once. */
+function secondsOf(choices: Choices): number | undefined {
+  const computed = choices.flatMap((choice) => (choice?.proposal.seconds ? [choice] : []));
+  const longest = Math.max(...computed.map(({ count }) => count));
+  return computed[0]?.proposal.seconds?.(longest, computed.length);
 }
 
 const surestOf = (proposals: readonly Proposal[]): Proposal | undefined =>
