@@ -237,6 +237,37 @@ describe('answers with drafts are those without, bit for bit', { timeout: 300_00
   });
 });
 
+test.each<ModelName>(['convolutions', 'linearAttention', 'stateSpaces'])(
+  'a state takes the rows of its step alone, not those that a longer one left: %s',
+  { timeout: 300_000 },
+  async (name) => {
+    const expected = await plain(name, {});
+    const index = 5;
+    const { prompt } = REQUESTS[index]!;
+    // Three that are wrong, then two that are right.
+    let turn = 0;
+    const drafter = (text: readonly number[]): Drafter => {
+      let came = text.length - prompt.length;
+      const next = (count: number): readonly number[] => expected[index]!.tokens.slice(came, came + count);
+      return {
+        take: () => came++,
+        propose: () => ({
+          length: turn % 2 === 0 ? 3 : next(2).length,
+          sureness: 1,
+          tokens: () => (turn++ % 2 === 0 ? next(3).map((token) => (token + 1) % VOCAB) : next(2)),
+        }),
+      };
+    };
+    const speculation = new Speculation({ drafters: (text) => [drafter(text)] });
+    speculation.tries = 3;
+    const engine = await open({ model: models[name] }, { speculation });
+    const { answer, handle } = ask(engine, REQUESTS[index]!);
+    expect(await answer).toEqual(expected[index]);
+    expect(handle.speculation.accepted).toBeGreaterThan(10);
+    await engine.dispose();
+  },
+);
+
 /** The same model as its own draft. */
 const ownDraft = (name: ModelName): Promise<DraftModel> =>
   DraftModel.open('itself', VOCAB, async () => {
