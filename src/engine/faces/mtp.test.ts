@@ -136,7 +136,6 @@ describe("a model's own head", { timeout: 600_000 }, () => {
       }
     }
     await model.dispose();
-    if (config === QWEN) return;
     // Of several at once each has rows of its own.
     const many = await open(files, { speculate: 'mtp', requests: 8, ...kernels });
     always(many, 2);

@@ -16,7 +16,7 @@ import {
   unsupportedError,
   usageError,
 } from '../../base/errors.js';
-import type { AllowedTokens, DrawOptions } from '../contracts/rank.js';
+import { type AllowedTokens, draftStates, type DrawOptions } from '../contracts/rank.js';
 import { samplingOf } from '../ranks/sampling/sampling_options.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
 import { MAX_STEPS_IN_FLIGHT } from '../ranks/runner.js';
@@ -447,8 +447,8 @@ export class Engine {
       shiftsSlots: misfit([...openedFeatures(this.ranks, prefiller), 'moves'], this.ranks.options.plan) === undefined,
       handover: prefiller !== undefined,
       ...(hasState(runner.config) && {
-        keptStates: this.#draftState ?? runner.options.keptStates ?? 0,
-        draftState: this.#draftState,
+        keptStates: (runner.options.keptStates ?? 0) - (this.#draftStates ?? 0),
+        draftStates: this.#draftStates,
       }),
       ...(compression && {
         keptBlocks: runner.options.keptBlocks,
@@ -465,10 +465,10 @@ export class Engine {
     return new Scheduler(options, placed?.contextPolicy);
   }
 
-  /** Of a model with recurrent layers: the last of the kept states is that of whoever has drafts. */
-  get #draftState(): number | undefined {
+  /** Of a model with recurrent layers: the last ones of the kept states are those of sequences that have drafts. */
+  get #draftStates(): number | undefined {
     const { config, options } = this.ranks.runner;
-    return hasState(config) && this.#speculation ? (options.keptStates ?? 0) - 1 : undefined;
+    return hasState(config) && this.#speculation ? Math.min(draftStates(options), options.keptStates ?? 0) : undefined;
   }
 
   get #speculation(): Speculation | undefined {
@@ -483,7 +483,6 @@ export class Engine {
       adapter: (id) => this.#running.get(id)?.adapter?.place,
       promptRows: (id) => this.#running.get(id)?.request.promptRows,
       pictures: this.options.pictures,
-      draftState: this.#draftState,
       rows: (id) => (this.#mayDraft ? this.#running.get(id)?.rows : undefined),
     });
   }
@@ -865,14 +864,13 @@ export class Engine {
     if (!speculation) return;
     const scheduler = this.#scheduler;
     const isAlone = this.#isAlone;
-    const comesBack = this.#draftState !== undefined;
     const sequences = this.#mayDraft ? scheduler.decoding : [];
     const drafts = await speculation.draft(
       sequences.map((sequence) => ({ sequence, running: this.#running.get(sequence.id) })),
       {
         slots: this.options.slots,
         isAlone,
-        comesBack,
+        states: this.#draftStates,
         isBusy: this.#inFlight.length > 0,
         isReady: () => this.ranks.runner.readyToVerify(),
       },
@@ -890,19 +888,18 @@ export class Engine {
     return this.#numRunning === 1;
   }
 
-  /** A step has rows for drafts beside those that run. Of a model with recurrent layers there is a place for one state. */
+  /** A step has rows for drafts beside those that run. */
   get #mayDraft(): boolean {
-    const isAlone = this.#isAlone;
-    if (!this.#speculation || this.#draftState !== undefined) return isAlone;
-    return this.#numRunning < this.#speculation.mostRows(this.options.slots, isAlone);
+    const most = this.#speculation?.mostRows(this.options.slots, this.#isAlone) ?? 0;
+    return this.#numRunning < most;
   }
 
   /** How long a step took. @param isAhead it ran while the one before was read, where any do */
   #observe({ ranks }: Iteration, verified: IterationOutcome['verified'], seconds: number, isAhead: boolean): void {
     const sequences = sum(ranks.map(({ decodes }) => decodes.length));
     const others = ranks.some(({ prefills, handed }) => prefills.length + handed.length > 0);
-    if (sequences === 0 || others) return;
-    this.#speculation?.take(sequences, [...verified.values()], seconds, isAhead);
+    if (sequences > 0)
+      this.#speculation?.take(sequences, [...verified.values()], others ? undefined : seconds, isAhead);
   }
 
   #ended(finished: readonly ScheduledSequence[]): void {

@@ -230,7 +230,8 @@ test.each(drawn(range(0, 24), 2, 'drafts in batches'))(
       if (answer!.end === 'aborted') expect(answer!.tokens, `${what}: ${index}`).toEqual(tokens.slice(0, most));
       else expect(answer, `${what}: ${index}`).toEqual({ tokens, end, logits });
     }
-    if (!hasState(runner.config)) expect(shared, what).toBeGreaterThan(0);
+    // That states are taken back may be too dear.
+    if (!hasState(runner.config) || speculation.tries !== undefined) expect(shared, what).toBeGreaterThan(0);
     const { metrics } = engine;
     expect(metrics).toMatchObject({ running: 0, waiting: 0, recoveriesTotal: losses });
     if (!prefixCaching) expect(metrics.kvBlocksFree).toBe(metrics.kvBlocks);

@@ -81,8 +81,8 @@ export interface StepSituation {
   readonly slots: number;
   /** No other request runs. */
   readonly isAlone: boolean;
-  /** Wrong drafts cost a step more: a state is taken back. */
-  readonly comesBack: boolean;
+  /** Sequences that may have drafts, where wrong ones cost a step more: a state is taken back. Undefined: there is none. */
+  readonly states: number | undefined;
   /** Steps are in flight. */
   readonly isBusy: boolean;
   /** Drafts can be verified at once. */
@@ -143,24 +143,24 @@ export class Speculation {
     return drafts;
   }
 
-  async #draftNow(rows: readonly DraftedRow[], { slots, isAlone, comesBack, isBusy, isReady }: StepSituation) {
+  async #draftNow(rows: readonly DraftedRow[], { slots, isAlone, states, isBusy, isReady }: StepSituation) {
     const most = this.mostRows(slots, isAlone);
     if (rows.length === 0 || rows.length >= most) return undefined;
     const proposals = rows.map((row) => this.#proposals(row));
     const ahead = Math.max(...rows.map(({ sequence }) => sequence.outstanding));
-    const choices = this.choose(proposals, most, comesBack, ahead);
+    const choices = this.choose(proposals, most, states, ahead);
     if (!choices || (this.tries === undefined && !isReady())) return undefined;
     if (isBusy) return 'awaits';
     const started = performance.now();
     const drafts = await Promise.all(rows.map(({ running }, at) => draftsOf(running, choices[at])));
     this.#draftSeconds = (performance.now() - started) / 1000;
-    this.#comesBack = comesBack;
+    this.#comesBack = states !== undefined;
     if (choices.every((choice, at) => nth(drafts, at).length === (choice?.count ?? 0))) return drafts;
     // Fewer may no longer pay.
     const fitting = choices.map((choice, at) =>
       choice ? [{ ...choice.proposal, length: nth(drafts, at).length }] : [],
     );
-    const chosen = this.choose(fitting, most, comesBack, 0);
+    const chosen = this.choose(fitting, most, states, 0);
     return chosen && drafts.map((own, at) => own.slice(0, chosen[at]?.count ?? 0));
   }
 
@@ -172,19 +172,21 @@ export class Speculation {
 
   /**
    * A step took so long, of so many sequences and what came of their drafts.
+   * @param seconds undefined: with other work
    * @param isAhead it ran while the one before was read, where any do
    */
   take(
     sequences: number,
     came: readonly { readonly drafted: number; readonly tokens: readonly number[] }[],
-    seconds: number,
+    seconds: number | undefined,
     isAhead: boolean,
   ): void {
     const drafted = sum(came.map((of) => of.drafted));
     // The first step behind drafts waits as they do, which would make them seem cheap.
-    if (drafted > 0 || isAhead) this.observe(sequences + drafted, seconds, sequences);
+    if (seconds !== undefined && (drafted > 0 || isAhead)) this.observe(sequences + drafted, seconds, sequences);
     const tokens = sum(came.map((of) => of.tokens.length));
-    if (drafted > 0) this.settle(sequences + drafted, sequences, tokens, this.#draftSeconds, this.#comesBack);
+    const wrong = this.#comesBack ? came.filter((of) => of.tokens.length <= of.drafted).length : 0;
+    if (drafted > 0) this.settle(sequences + drafted, sequences, tokens, this.#draftSeconds, wrong);
   }
 
   /** A step took so long. @param rows of its sequences, and of their drafts */
@@ -198,10 +200,10 @@ export class Speculation {
    * @param rows as of `observe`
    * @param tokens of all its sequences
    * @param seconds that its drafts took
-   * @param comesBack as of `choose`
+   * @param back sequences whose state is taken back
    */
-  settle(rows: number, sequences: number, tokens: number, seconds: number, comesBack: boolean): void {
-    const again = comesBack && tokens < rows ? this.cost(VERIFIED_ROWS) : 0;
+  settle(rows: number, sequences: number, tokens: number, seconds: number, back: number): void {
+    const again = back * this.#costOfState(sequences);
     const cost = this.cost(rows, sequences) + again + (seconds / this.#costsOf(sequences).seconds || 0);
     this.#lost = Math.max(-MOST_SAVED, this.#lost + cost - tokens / sequences);
   }
@@ -210,6 +212,10 @@ export class Speculation {
   cost(rows: number, sequences = 1): number {
     return this.#costsOf(sequences).of(rows);
   }
+
+  /** What it costs in these steps that one's state is taken back: right drafts are computed again, and it misses a step of the others. */
+  #costOfState = (sequences: number): number =>
+    this.cost(VERIFIED_ROWS, sequences) + (sequences > 1 ? 1 / sequences : 0);
 
   /** What may follow a request's tokens. @param most of them */
   propose(drafters: readonly Drafter[], most: number): readonly Proposal[] {
@@ -222,14 +228,14 @@ export class Speculation {
    * Of what is proposed for the sequences of a step as much as pays most, if anything does: of one alone what one of its drafters
    * proposes; of several what is surest, where none of them is slower for the others' sake.
    * @param most rows of the step
-   * @param comesBack wrong drafts cost a step more: a state is taken back
+   * @param states as of `StepSituation`
    * @param ahead steps in flight, which are awaited before: what they sample may be the end of what is sure, unless it is computed then
    * @returns by sequence
    */
   choose(
     proposals: readonly (readonly Proposal[])[],
     most: number,
-    comesBack: boolean,
+    states: number | undefined,
     ahead: number,
   ): Choices | undefined {
     const free = most - proposals.length;
@@ -237,6 +243,7 @@ export class Speculation {
       const shared = shareOut(
         proposals.map(([own]) => own),
         free,
+        states,
       );
       return shared.some(Boolean) ? shared : undefined;
     }
@@ -249,23 +256,22 @@ export class Speculation {
       const all = sum(set.map((own) => own?.length ?? 0));
       for (const drafts of [...SIZES.map((rows) => rows - set.length), all]) {
         if (drafts < 1 || drafts > Math.min(all, free)) continue;
-        const choices = shareOut(set, drafts);
-        const gain = this.#gain(choices, set.length + drafts, comesBack, ahead);
+        const choices = shareOut(set, drafts, states);
+        const gain = this.#gain(choices, states !== undefined, ahead);
         if (gain > gained) [best, gained] = [choices, gain];
       }
     }
     return best;
   }
 
-  /** Tokens of a step of so many rows, over those that usual steps make in the same time. */
-  #gain(choices: Choices, rows: number, comesBack: boolean, ahead: number): number {
+  /** Tokens of a step with such drafts, over those that usual steps make in the same time. */
+  #gain(choices: Choices, comesBack: boolean, ahead: number): number {
+    const rows = choices.length + sum(choices.map((choice) => choice?.count ?? 0));
     const costs = this.#costsOf(choices.length);
     const rights = choices.map((choice) => (choice ? rightOf(choice) : 0));
     const right = sum(rights);
-    // States that are taken back are of one alone.
-    const [{ proposal, count } = {}] = choices.filter((choice) => choice !== undefined);
-    const sureness = proposal?.sureness ?? 0;
-    const again = comesBack ? (1 - sureness ** (count ?? 0)) * this.cost(VERIFIED_ROWS) : 0;
+    const wrong = sum(choices.map((choice) => (choice ? 1 - choice.proposal.sureness ** choice.count : 0)));
+    const again = comesBack ? wrong * this.#costOfState(choices.length) : 0;
     const seconds = secondsOf(choices);
     const computed = seconds === undefined ? 0 : seconds / costs.seconds;
     const cost = this.cost(rows, choices.length) + again + computed;
@@ -311,16 +317,18 @@ const surestOf = (proposals: readonly Proposal[]): Proposal | undefined =>
 const rightOf = ({ proposal: { sureness }, count }: Choice): number =>
   sum(Array.from({ length: count }, (_, at) => sureness ** (at + 1)));
 
-/** Of what is proposed for sequences so many drafts: each goes where it is likeliest to be right. */
-function shareOut(proposals: readonly (Proposal | undefined)[], drafts: number): Choices {
+/** Of what is proposed for sequences so many drafts: each goes where it is likeliest to be right. @param most sequences that have some */
+function shareOut(proposals: readonly (Proposal | undefined)[], drafts: number, most = Infinity): Choices {
   const counts = proposals.map(() => 0);
   for (let left = drafts; left > 0; left--) {
-    const chances = proposals.map((own, at) =>
-      own && nth(counts, at) < own.length ? own.sureness ** nth(counts, at) * own.sureness : 0,
-    );
-    const most = Math.max(...chances);
-    if (most === 0) break;
-    counts[chances.indexOf(most)]!++;
+    const isFull = counts.filter((count) => count > 0).length >= most;
+    const chances = proposals.map((own, at) => {
+      const count = nth(counts, at);
+      return own && count < own.length && (count > 0 || !isFull) ? own.sureness ** count * own.sureness : 0;
+    });
+    const best = Math.max(...chances);
+    if (best === 0) break;
+    counts[chances.indexOf(best)]!++;
   }
   return proposals.map((proposal, at) =>
     proposal && nth(counts, at) > 0 ? { proposal, count: nth(counts, at) } : undefined,
