@@ -57,6 +57,12 @@ export const LOGITS_ROWS = 8;
 export const RECOMPUTED_ROWS = 16;
 /** Rows of a verification: a token and drafts of what follows it. */
 export const VERIFIED_ROWS = 16;
+/** Sequences that may have drafts at once where each takes the memory of a state: of a model with recurrent layers. */
+const MOST_STATES = 4;
+
+/** States that ranks with so many slots keep for drafts: a sequence that has some has two rows of a step at least. */
+export const draftStates = ({ slots, batches = 1 }: Pick<RunnerOptions, 'slots' | 'batches'>): number =>
+  Math.max(1, Math.min(MOST_STATES, (slots * batches) >> 1));
 
 /** `counter`: tokens that were sampled before, of a request that goes on. */
 export type StartOptions = DrawOptions & { readonly counter?: number };

@@ -1,4 +1,6 @@
+import { KV_BLOCK } from '../../base/kv_units.js';
 import { sum } from '../../base/lists.js';
+import { ceilDiv } from '../../base/math.js';
 import { unsupportedError, usageError } from '../../base/errors.js';
 import { show } from '../../base/json.js';
 import { openDevice } from '../../gpu/index.js';
@@ -24,6 +26,15 @@ import { type DescribedFacts, type DescribedModel, describeModel } from './descr
 
 /** Rows that a head takes at once: few come after the prompt's. */
 const HEAD_CHUNK = 128;
+/** Requests that it may have texts of. These have the blocks of one context. */
+const TEXTS = 8;
+
+/** A draft's, whose texts share a cache. */
+const seatsOf = (contextLength: number) => ({
+  slots: TEXTS,
+  contextLength,
+  kvBlocks: ceilDiv(contextLength, KV_BLOCK),
+});
 
 /** A draft model whose files were looked at. */
 export type FoundDraft = Pick<DescribedModel, 'name' | 'reader' | 'source'> &
@@ -52,7 +63,7 @@ export async function describeDraft(
   const misfit = vocabularyMisfit([tokenizer, config.vocabSize], [main.tokenizer, main.facts.config.vocabSize]);
   if (misfit !== undefined) throw usageError(`draft ${name}: ${misfit}; a draft must have the model's own vocabulary`);
   const prefillChunk = defaultPromptChunk(planOf(config));
-  const runner = { slots: 1, contextLength: Math.min(most, contextLength), prefillChunk, kvType, tune, keepsAll: true };
+  const runner = { ...seatsOf(Math.min(most, contextLength)), prefillChunk, kvType, tune, keepsAll: true };
   const [memory] = await memoryOnPaper(planOf(config), { config, type }, runner);
   return { name, source, reader, config, type, runner, bytes: memory!.totalBytes };
 }
@@ -75,7 +86,7 @@ export async function describeHead(
     );
   }
   const type = weights === 'auto' ? storedTypes(index, config) : weights;
-  const runner = { slots: 1, contextLength, prefillChunk: HEAD_CHUNK, kvType, tune };
+  const runner = { ...seatsOf(contextLength), prefillChunk: HEAD_CHUNK, kvType, tune };
   const [memory] = await memoryOnPaper(planOf(config), { config, type }, runner);
   const tables = sum([...specsIn(vocabMaps(config, wholeSlice(config)))].map((spec) => specBytes(spec, type)));
   const shares = rankCount({ ranks }) === 1 && !workers && !cluster;
@@ -104,7 +115,9 @@ export async function openDraft(
   adapter: ChosenPlan['adapters'][number] | undefined,
   told: Pick<RankRequest, 'signal' | 'onWarning'> & { readonly onProgress: (progress: RankProgress) => void },
 ): Promise<DraftModel> {
-  const { config, type, runner } = draft;
+  const { config, type } = draft;
+  const { slots, batches = 1 } = group.runner.options;
+  const runner = { ...draft.runner, slots: Math.min(draft.runner.slots, slots * batches) };
   const { signal, onWarning, onProgress } = told;
   const plan = planOf(config);
   const open = async (): Promise<DraftRank> => {

@@ -50,7 +50,8 @@ async function measured(request: Omit<AutoPlanRequest, 'exactMemory'>) {
   const { config, type, kvType, contextLength, prefillChunk } = subject;
   const found = await measuredRanks(subject, request, (asked.batch ?? 1) > 1);
   const whole = modelWork(config, type, kvType);
-  const work = { ...whole, sizes: { ...whole.sizes, ...keptOf(subject) } };
+  const kept = keptOf(subject, runnerFor(subject, makePlan('single', 1, whole.shape)));
+  const work = { ...whole, sizes: { ...whole.sizes, ...kept } };
   const loads =
     subject.compression && (await (await import('./heads/kept_loads.js')).keptLoads(subject, asked.promptLength));
   const workload: Workload = {

@@ -16,7 +16,7 @@ import type { Profile } from '../../arrangement/index.js';
 import type { CompressionOptions } from '../../model/compression/options.js';
 import type { ProbeSubject } from '../measure/probe.js';
 import type { MemorySubject } from '../ranks/rank_memory.js';
-import type { RunnerOptions } from '../contracts/rank.js';
+import { draftStates, type RunnerOptions } from '../contracts/rank.js';
 
 export interface PlanSubject extends MemorySubject, Pick<RunnerOptions, 'kvType' | 'contextLength' | 'compression'> {
   /** Default: the plan's. */
@@ -25,7 +25,7 @@ export interface PlanSubject extends MemorySubject, Pick<RunnerOptions, 'kvType'
   readonly together?: number | undefined;
   /** False: nothing is kept for sequences that begin like others. */
   readonly prefixCaching?: boolean | undefined;
-  /** Drafts are verified: a state is kept that wrong ones are taken back to. */
+  /** Drafts are verified: states are kept that wrong ones are taken back to. */
   readonly speculates?: RunnerOptions['speculates'] | undefined;
   /** What a draft model, or the model's own head, takes on the first rank. */
   readonly draftBytes?: number | undefined;
@@ -73,14 +73,16 @@ export const keptBlocksOf = ({
   // A prefill worker keeps them itself.
   compression && prefixCaching && !features.includes('prefillWorker') ? ceilDiv(contextLength, KV_BLOCK) : 0;
 
-/** What ranks keep for sequences that begin like others, beside the cache itself. */
+/** What ranks with so many slots keep for sequences that begin like others, and of those with drafts, beside the cache itself. */
 export const keptOf = (
   subject: Pick<
     PlanSubject,
     'config' | 'compression' | 'prefixCaching' | 'speculates' | 'contextLength' | 'features' | 'draftBytes'
   >,
+  seats: Pick<RunnerOptions, 'slots' | 'batches'>,
 ): Pick<ModelSizes, 'keptStates' | 'keptBlocks' | 'draftBytes'> => ({
-  keptStates: (subject.prefixCaching === false ? 0 : keptStates(subject.config)) + (subject.speculates ? 1 : 0),
+  keptStates:
+    (subject.prefixCaching === false ? 0 : keptStates(subject.config)) + (subject.speculates ? draftStates(seats) : 0),
   keptBlocks: keptBlocksOf(subject),
   ...defined({ draftBytes: subject.draftBytes }),
 });
@@ -88,9 +90,10 @@ export const keptOf = (
 /** How the ranks of a plan are to be set up. @throws as `seatsOf` */
 export const runnerOf = (subject: PlanSubject, plan: Plan): Omit<RunnerOptions, 'memory'> => {
   const { config, kvType, contextLength, prefillChunk, compression, seatsOf } = subject;
-  const kept = keptOf(subject);
+  const seats = seatsOf(plan);
+  const kept = keptOf(subject, seats);
   return {
-    ...seatsOf(plan),
+    ...seats,
     contextLength,
     prefillChunk: prefillChunk ?? defaultPromptChunk(plan),
     kvType,

@@ -41,7 +41,7 @@ export async function weighSequences(
     };
   });
   const places = roomByPlace(plan, rooms);
-  const sizes = { ...modelSizes(config, type, kvType), ...keptOf(subject) };
+  const sizes = { ...modelSizes(config, type, kvType), ...keptOf(subject, { slots, batches }) };
   const { prefillChunk } = runnerOf(subject, plan);
   const caches = planMemory(plan, sizes, { contextLength, slots: slots * batches, prefillChunk, block: KV_BLOCK });
   // Ranks with the same heads of a stage share out its sequences.

@@ -229,6 +229,8 @@ export class Batch {
         row++;
       }
     }
+    // What a longer step left there would seem to follow, and a state would take it.
+    if (row < this.own.rows) this.pause(row);
     return this.step(true, step);
   }
 

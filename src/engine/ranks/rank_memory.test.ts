@@ -92,7 +92,7 @@ test.each(['single 1', 'tp 2', 'pp 2', 'token 3', 'adp 2', 'tp x token 4'])(
       const runner = { ...runnerOf(subject, plan), memory: [] };
       const held = await memoryOnPaper(plan, common, runner);
       const options = { ...roomOf(runner), contextLength: 600, block: 64, compressed: true };
-      const planned = planMemory(plan, { ...sizes, ...keptOf(subject) }, options);
+      const planned = planMemory(plan, { ...sizes, ...keptOf(subject, runner) }, options);
       expect(held.map(({ kvBytes }) => kvBytes)).toEqual(planned.map(({ kvBytes }) => kvBytes));
       bytes.push(held.reduce((sum, { kvBytes }) => sum + kvBytes, 0));
     }

@@ -91,8 +91,10 @@ export class RankRunner implements Rank {
   readonly #keptPrompts: KeptPromptBlocks | undefined;
   /** Generated tokens of one slot that are computed again, and their program; made when first needed. */
   #again: { readonly rows: DecoderRows; program: Program<RankStep> } | undefined;
-  /** What verifies drafts of one slot at a time; made when first needed. */
+  /** What verifies drafts; made when first needed. */
   #verifier: Batch | undefined;
+  /** By slot: its first row there, in the last step. */
+  readonly #verified = new Map<number, number>();
   #preparing: Promise<void> | undefined;
   /** Once there was one. */
   #adapters: RankAdapters | undefined;
@@ -665,7 +667,7 @@ export class RankRunner implements Rank {
     const of = (): { x: Buffer; first: number; count: number } =>
       rows === undefined
         ? { x: home!.batch.x, first: home!.row, count: 1 }
-        : { x: this.#verifier!.x, first: 0, count: rows };
+        : { x: this.#verifier!.x, first: this.#verified.get(slot) ?? 0, count: rows };
     return this.#readRows(() => (isHere ? of() : undefined), rows === undefined ? this.#laneOf(slot) : undefined);
   }
 
@@ -750,7 +752,12 @@ export class RankRunner implements Rank {
       const verifier = this.#verifier!;
       const isOwn = ({ slot }: VerifiedRun): boolean => owners.runs(this.world.rank, slot);
       const ownRuns = runs.filter(isOwn);
-      const tokens = ownRuns.flatMap((run) => [...run.tokens]);
+      this.#verified.clear();
+      const tokens: number[] = [];
+      for (const run of ownRuns) {
+        this.#verified.set(run.slot, tokens.length);
+        tokens.push(...run.tokens);
+      }
       const inputs = await Promise.all(tokens.map((token) => this.#inputsOf(Uint32Array.of(token))));
       const slotsOf = (of: readonly VerifiedRun[]): number[] =>
         of.flatMap((run) => Array<number>(run.tokens.length).fill(run.slot));

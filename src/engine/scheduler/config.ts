@@ -70,8 +70,8 @@ export interface SchedulerOptions {
    * where its state was kept. Default: sequences have no state.
    */
   readonly keptStates?: number | undefined;
-  /** Of these models, with drafts: a copy besides, that of the sequence before its drafts. */
-  readonly draftState?: number | undefined;
+  /** Of these models, with drafts: copies besides, each of a sequence before its drafts; with the numbers behind those. */
+  readonly draftStates?: number | undefined;
   /**
    * Where prompts are compressed: blocks that each rank has for whole prompts, from which others that begin alike are copied. Default 0:
    * then prompts share nothing, whatever `prefixCaching` says.
@@ -119,7 +119,7 @@ const schema: OptionsSchema<SchedulerOptions> = {
   chunkedPrefill: true,
   prefixCaching: true,
   keptStates: true,
-  draftState: true,
+  draftStates: true,
   keptBlocks: true,
   watermark: true,
   agingIterations: COUNT,

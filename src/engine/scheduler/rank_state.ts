@@ -1,4 +1,4 @@
-import { nth, sum } from '../../base/lists.js';
+import { nth, range, sum } from '../../base/lists.js';
 import { ceilDiv } from '../../base/math.js';
 import { chunkOwner, leastLoadedOffset } from '../../placement/owner.js';
 import { evenLanes, Pool, WindowBlocks } from './block_pool.js';
@@ -310,12 +310,15 @@ export class RankState {
     for (const sequence of work.decodes) {
       const { drafts, computed, sampled, maxTokens } = sequence;
       if (!drafts) continue;
-      const most = Math.min(drafts.length, maxTokens - sampled, this.#rowsNow(sequence, Infinity));
+      sequence.draftState = this.#freeDraftState();
+      const comesBack = this.config.draftStates === undefined || sequence.draftState !== undefined;
+      const most = comesBack ? Math.min(drafts.length, maxTokens - sampled, this.#rowsNow(sequence, Infinity)) : 0;
       while (sequence.capacity < computed + most) {
         if (this.pool.freeIn(this.#laneOf(sequence.blocks.length, sequence.offset)) <= this.#watermarkBlocks) break;
         this.#grow(sequence, [], work);
       }
       sequence.drafts = drafts.slice(0, Math.max(0, Math.min(most, sequence.capacity - computed)));
+      if (sequence.drafts.length === 0) sequence.draftState = undefined;
       this.#advanceWindows(sequence, computed + sequence.drafts.length, work);
     }
     // None is left: their rows are usual ones.
@@ -324,6 +327,13 @@ export class RankState {
       if (isUsual) sequence.drafts = undefined;
       sequence.held = sequence.stepwise || sequence.drafts !== undefined;
     }
+  }
+
+  /** Where the state of a sequence before its drafts may be kept. */
+  #freeDraftState(): number | undefined {
+    const { keptStates = 0, draftStates = 0 } = this.config;
+    const taken = new Set(this.running.map(({ draftState }) => draftState));
+    return range(keptStates, keptStates + draftStates).find((place) => !taken.has(place));
   }
 
   /** Those that run, and the one that is admitted next where it is now: its client has rows again at once. */
@@ -398,6 +408,7 @@ export class RankState {
     sequence.leavingFor = -1;
     sequence.resting = false;
     sequence.drafts = undefined;
+    sequence.draftState = undefined;
     sequence.takesBack = false;
     sequence.rank = -1;
     work.preempted.push(sequence);
@@ -600,8 +611,11 @@ export class RankState {
     work.contextTokens += count;
     this.clients.computes(sequence.client, count);
     this.#advanceWindows(sequence, start + count, work);
-    if (sequence.takesBack) work.restored.push({ sequence, place: this.config.draftState! });
-    sequence.takesBack = false;
+    if (sequence.takesBack) {
+      work.restored.push({ sequence, place: sequence.draftState! });
+      sequence.draftState = undefined;
+      sequence.takesBack = false;
+    }
     sequence.computed += count;
     if (samples) this.#sampleFirst(sequence);
     sequence.outstanding++;

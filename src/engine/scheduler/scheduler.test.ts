@@ -232,7 +232,7 @@ describe('drafts', () => {
   });
 
   test('with a state, wrong drafts take it back: what was right is computed again', () => {
-    const scheduler = begin({ keptStates: 0, draftState: 3 });
+    const scheduler = begin({ keptStates: 3, draftStates: 1 });
     scheduler.complete(scheduler.schedule()!);
     scheduler.propose('a', [1, 2, 3]);
     const { iteration } = next(scheduler)!;
@@ -244,6 +244,44 @@ describe('drafts', () => {
     expect(prefills).toMatchObject([{ start: 6, count: 2, role: 'generated', samples: false }]);
     scheduler.complete(again);
     expect(next(scheduler)).toMatchObject({ at: 8, drafts: [] });
+  });
+
+  test('of several with a state as many have drafts as there are places for it, until it is taken back', () => {
+    const scheduler = begin({ keptStates: 3, draftStates: 2 });
+    for (const id of ['b', 'c']) scheduler.submit({ id, prompt: prompt(6), maxTokens: 9 });
+    scheduler.complete(scheduler.schedule()!);
+    const propose = () => {
+      for (const id of ['a', 'b', 'c']) scheduler.propose(id, [1, 2]);
+      const iteration = scheduler.schedule()!;
+      const [{ decodes, restored, prefills }] = iteration.ranks as [(typeof iteration.ranks)[number]];
+      return {
+        iteration,
+        drafts: decodes.map(({ id, drafts, draftState }) => [id, drafts, draftState]),
+        restored: restored.map(({ sequence, place }) => [sequence.id, place]),
+        again: prefills.map(({ sequence, start, count }) => [sequence.id, start, count]),
+      };
+    };
+    const first = propose();
+    expect(first.drafts).toEqual([
+      ['a', [1, 2], 3],
+      ['b', [1, 2], 4],
+      ['c', [], undefined],
+    ]);
+    const came = { a: [1, 2, 9], b: [1, 5], c: [7] };
+    scheduler.complete(first.iteration, { verified: new Map(Object.entries(came)) });
+    const second = propose();
+    expect(second).toMatchObject({ restored: [['b', 4]], again: [['b', 6, 2]] });
+    expect(second.drafts).toEqual([
+      ['a', [1, 2], 3],
+      ['c', [], undefined],
+    ]);
+    scheduler.complete(second.iteration, { verified: new Map(Object.entries({ a: [8], c: [7] })) });
+    const third = propose();
+    expect(third).toMatchObject({ restored: [['a', 3]], again: [['a', 9, 1]] });
+    expect(third.drafts).toEqual([
+      ['b', [1, 2], 4],
+      ['c', [], undefined],
+    ]);
   });
 });
 

@@ -307,7 +307,7 @@ export class Scheduler {
     sequence.outstanding--;
     if (sequence.status === 'finished') return false;
     const right = tokens.length - 1;
-    const isAhead = right < (sequence.drafts?.length ?? 0) && this.config.draftState !== undefined;
+    const isAhead = right < (sequence.drafts?.length ?? 0) && sequence.draftState !== undefined;
     sequence.held = sequence.stepwise;
     sequence.drafts = undefined;
     sequence.generated.push(...tokens);
@@ -320,6 +320,7 @@ export class Scheduler {
       sequence.takesBack = true;
       rank.comesAgain(sequence);
     } else if (!isAhead) {
+      sequence.draftState = undefined;
       sequence.computed += right;
       rank.confirm(sequence, sequence.confirmed + tokens.length);
     }

@@ -122,7 +122,9 @@ export class Sequence {
    * one of the usual steps.
    */
   drafts: readonly number[] | undefined;
-  /** Of a model with recurrent layers: its state is some rejected drafts ahead, and is taken back before it goes on. */
+  /** Of a model with recurrent layers: where its state before its drafts is kept. */
+  draftState: number | undefined;
+  /** Its state is some rejected drafts ahead, and is taken back before it goes on. */
   takesBack = false;
   outstanding = 0;
   /** Of those, how many wrote into blocks that it has lost since. */

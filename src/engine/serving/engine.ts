@@ -16,7 +16,7 @@ import {
   unsupportedError,
   usageError,
 } from '../../base/errors.js';
-import type { AllowedTokens, DrawOptions } from '../contracts/rank.js';
+import { type AllowedTokens, draftStates, type DrawOptions } from '../contracts/rank.js';
 import { samplingOf } from '../ranks/sampling/sampling_options.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
 import { MAX_STEPS_IN_FLIGHT } from '../ranks/runner.js';
@@ -297,6 +297,11 @@ export const mayShare = (
   !ranks.runner.options.compression &&
   misfit([...openedFeatures(ranks, prefiller), 'prefixCaching'], ranks.options.plan) === undefined;
 
+function endDrafts(running: Running): void {
+  for (const drafter of running.drafters ?? []) drafter.end?.();
+  running.drafters = undefined;
+}
+
 /** What sampling needs of a request, and nothing that can't go to a worker. @param drafts beside its next row */
 const drawOptions = ({ request, allowed, behind }: Running, drafts = 0): DrawOptions => ({
   ...samplingOf(request),
@@ -442,8 +447,8 @@ export class Engine {
       shiftsSlots: misfit([...openedFeatures(this.ranks, prefiller), 'moves'], this.ranks.options.plan) === undefined,
       handover: prefiller !== undefined,
       ...(hasState(runner.config) && {
-        keptStates: this.#draftState ?? runner.options.keptStates ?? 0,
-        draftState: this.#draftState,
+        keptStates: (runner.options.keptStates ?? 0) - (this.#draftStates ?? 0),
+        draftStates: this.#draftStates,
       }),
       ...(compression && {
         keptBlocks: runner.options.keptBlocks,
@@ -460,10 +465,10 @@ export class Engine {
     return new Scheduler(options, placed?.contextPolicy);
   }
 
-  /** Of a model with recurrent layers: the last of the kept states is that of whoever has drafts. */
-  get #draftState(): number | undefined {
+  /** Of a model with recurrent layers: the last ones of the kept states are those of sequences that have drafts. */
+  get #draftStates(): number | undefined {
     const { config, options } = this.ranks.runner;
-    return hasState(config) && this.#speculation ? (options.keptStates ?? 0) - 1 : undefined;
+    return hasState(config) && this.#speculation ? Math.min(draftStates(options), options.keptStates ?? 0) : undefined;
   }
 
   get #speculation(): Speculation | undefined {
@@ -478,8 +483,7 @@ export class Engine {
       adapter: (id) => this.#running.get(id)?.adapter?.place,
       promptRows: (id) => this.#running.get(id)?.request.promptRows,
       pictures: this.options.pictures,
-      draftState: this.#draftState,
-      rows: (id) => (this.#isAlone ? this.#running.get(id)?.rows : undefined),
+      rows: (id) => (this.#mayDraft ? this.#running.get(id)?.rows : undefined),
     });
   }
 
@@ -487,7 +491,7 @@ export class Engine {
     const { ranks } = this.#scheduler;
     const { runner } = this.ranks;
     return {
-      running: this.#scheduler.numUnfinished - this.#scheduler.numWaiting,
+      running: this.#numRunning,
       waiting: this.#scheduler.numWaiting + [...this.#running.values()].filter(({ held }) => held).length,
       ...this.#totals,
       ...(this.#speculation && { speculation: this.#speculation.counts }),
@@ -574,7 +578,7 @@ export class Engine {
     running.allowed = constraint?.first.allowed;
     const { prompt, maxTokens, priority, client, generatedSpans, continuation, fresh, promptRows } = request;
     running.isDrafted = this.#isDrafted(request);
-    running.drafters = undefined;
+    endDrafts(running);
     running.rows = running.isDrafted ? this.#speculation?.options.rows?.() : undefined;
     const kept = this.#keptFor(running);
     this.#scheduler.submit({
@@ -660,6 +664,7 @@ export class Engine {
     const running = this.#running.get(id);
     if (!running) return;
     this.#running.delete(id);
+    endDrafts(running);
     running.request.constraint?.dispose();
     running.adapter?.release();
     this.options.pictures?.release(running.request.prompt);
@@ -859,15 +864,13 @@ export class Engine {
     if (!speculation) return;
     const scheduler = this.#scheduler;
     const isAlone = this.#isAlone;
-    const comesBack = this.#draftState !== undefined;
-    // Of a model with recurrent layers there is a place for one state.
-    const sequences = comesBack && !isAlone ? [] : scheduler.decoding;
+    const sequences = this.#mayDraft ? scheduler.decoding : [];
     const drafts = await speculation.draft(
       sequences.map((sequence) => ({ sequence, running: this.#running.get(sequence.id) })),
       {
         slots: this.options.slots,
         isAlone,
-        comesBack,
+        states: this.#draftStates,
         isBusy: this.#inFlight.length > 0,
         isReady: () => this.ranks.runner.readyToVerify(),
       },
@@ -877,16 +880,26 @@ export class Engine {
       for (const [at, { id }] of sequences.entries()) scheduler.propose(id, nth(drafts, at));
   }
 
+  get #numRunning(): number {
+    return this.#scheduler.numUnfinished - this.#scheduler.numWaiting;
+  }
+
   get #isAlone(): boolean {
-    return this.#scheduler.numUnfinished - this.#scheduler.numWaiting === 1;
+    return this.#numRunning === 1;
+  }
+
+  /** A step has rows for drafts beside those that run. */
+  get #mayDraft(): boolean {
+    const most = this.#speculation?.mostRows(this.options.slots, this.#isAlone) ?? 0;
+    return this.#numRunning < most;
   }
 
   /** How long a step took. @param isAhead it ran while the one before was read, where any do */
   #observe({ ranks }: Iteration, verified: IterationOutcome['verified'], seconds: number, isAhead: boolean): void {
     const sequences = sum(ranks.map(({ decodes }) => decodes.length));
     const others = ranks.some(({ prefills, handed }) => prefills.length + handed.length > 0);
-    if (sequences === 0 || others) return;
-    this.#speculation?.take(sequences, [...verified.values()], seconds, isAhead);
+    if (sequences > 0)
+      this.#speculation?.take(sequences, [...verified.values()], others ? undefined : seconds, isAhead);
   }
 
   #ended(finished: readonly ScheduledSequence[]): void {

@@ -37,8 +37,6 @@ export interface RequestSource {
   promptRows(id: string): WantedRows | undefined;
   /** Of a model that takes them. */
   readonly pictures: Pictures | undefined;
-  /** Where the state of a sequence is kept while it has drafts. */
-  readonly draftState: number | undefined;
   /** Where drafts are made of a request's rows now: takes them. */
   rows(id: string): TrunkRows | undefined;
 }
@@ -222,23 +220,22 @@ export class IterationRunner {
         }),
       );
       call(came);
-      // One whose drafts are made of them runs alone.
-      const { sequence, run } = nth(step, 0);
-      const rows = this.source.rows(sequence.id);
-      if (!rows) continue;
-      const { length } = run.tokens;
-      const count = came.then((counts) => nth(counts, 0));
-      call(this.#take(rows, run.start, count, runner.slotStates(run.slot, length), length));
+      for (const [at, { sequence, run }] of step.entries()) {
+        const rows = this.source.rows(sequence.id);
+        if (!rows) continue;
+        const { length } = run.tokens;
+        const count = came.then((counts) => nth(counts, at));
+        call(this.#take(rows, run.start, count, runner.slotStates(run.slot, length), length));
+      }
     }
   }
 
   /** A row and its drafts; it takes no part in usual steps meanwhile. */
   #runOf(sequence: ScheduledSequence, drafts: readonly number[], slot: number, call: Call): VerifiedRun {
-    const { id, computed, sampled } = sequence;
+    const { id, computed, sampled, draftState } = sequence;
     const row = this.#rows.get(slot)!;
     if (row.decoding) this.#pauseRow(row, slot, call);
     [row.paused, row.isBehind] = [true, true];
-    const { draftState } = this.source;
     if (draftState !== undefined) call(this.runner.all((rank) => rank.copyState(slot, draftState, false)));
     const start = computed - 1;
     const sampling = { ...this.source.sampling(id, drafts.length), counter: sampled - 1 };

@@ -16,8 +16,8 @@ export interface Proposal {
   readonly length: number;
   /** How often a token of such proposals was right, from 0 to 1. */
   readonly sureness: number;
-  /** Where they are computed: seconds that the first `count` take. */
-  seconds?(count: number): number;
+  /** Where they are computed: seconds that the first `count` take, those of so many requests at once. */
+  seconds?(count: number, requests: number): number;
   /** The first ones. */
   tokens(count: number): readonly number[] | Promise<readonly number[]>;
 }
@@ -33,12 +33,12 @@ export type Choices = readonly (Choice | undefined)[];
 
 /** Follows the tokens of one request. It decides what is tried, never what comes. */
 export interface Drafter {
-  /** It has one text at a time, and so proposes nothing beside other requests. */
-  readonly isSingle?: boolean;
   /** The next token has come. */
   take(token: number): void;
   /** @param most tokens */
   propose(most: number): Proposal;
+  /** The request is over. */
+  end?(): void;
 }
 
 /** Most drafts of a step. */
@@ -81,8 +81,8 @@ export interface StepSituation {
   readonly slots: number;
   /** No other request runs. */
   readonly isAlone: boolean;
-  /** Wrong drafts cost a step more: a state is taken back. */
-  readonly comesBack: boolean;
+  /** Sequences that may have drafts, where wrong ones cost a step more: a state is taken back. Undefined: there is none. */
+  readonly states: number | undefined;
   /** Steps are in flight. */
   readonly isBusy: boolean;
   /** Drafts can be verified at once. */
@@ -115,6 +115,11 @@ export class Speculation {
 
   constructor(readonly options: SpeculationOptions) {}
 
+  /** Of a step with drafts. Beside others' rows drafts have those that a step of all slots has, too. */
+  mostRows(slots: number, isAlone: boolean): number {
+    return isAlone || this.tries !== undefined ? VERIFIED_ROWS : Math.min(VERIFIED_ROWS, slots);
+  }
+
   get counts(): SpeculationStats {
     return { ...this.#counts };
   }
@@ -138,50 +143,50 @@ export class Speculation {
     return drafts;
   }
 
-  async #draftNow(rows: readonly DraftedRow[], { slots, isAlone, comesBack, isBusy, isReady }: StepSituation) {
-    // Beside others' rows drafts have those that a step of all slots has, too.
-    const most = isAlone || this.tries !== undefined ? VERIFIED_ROWS : Math.min(VERIFIED_ROWS, slots);
+  async #draftNow(rows: readonly DraftedRow[], { slots, isAlone, states, isBusy, isReady }: StepSituation) {
+    const most = this.mostRows(slots, isAlone);
     if (rows.length === 0 || rows.length >= most) return undefined;
-    const proposals = rows.map((row) => this.#proposals(row, isAlone));
+    const proposals = rows.map((row) => this.#proposals(row));
     const ahead = Math.max(...rows.map(({ sequence }) => sequence.outstanding));
-    const choices = this.choose(proposals, most, comesBack, ahead);
+    const choices = this.choose(proposals, most, states, ahead);
     if (!choices || (this.tries === undefined && !isReady())) return undefined;
     if (isBusy) return 'awaits';
     const started = performance.now();
-    const drafts: (readonly number[])[] = [];
-    for (const [at, { running }] of rows.entries()) drafts.push(await draftsOf(running, choices[at]));
+    const drafts = await Promise.all(rows.map(({ running }, at) => draftsOf(running, choices[at])));
     this.#draftSeconds = (performance.now() - started) / 1000;
-    this.#comesBack = comesBack;
+    this.#comesBack = states !== undefined;
     if (choices.every((choice, at) => nth(drafts, at).length === (choice?.count ?? 0))) return drafts;
     // Fewer may no longer pay.
     const fitting = choices.map((choice, at) =>
       choice ? [{ ...choice.proposal, length: nth(drafts, at).length }] : [],
     );
-    const chosen = this.choose(fitting, most, comesBack, 0);
+    const chosen = this.choose(fitting, most, states, 0);
     return chosen && drafts.map((own, at) => own.slice(0, chosen[at]?.count ?? 0));
   }
 
-  #proposals({ sequence, running }: DraftedRow, isAlone: boolean): readonly Proposal[] {
+  #proposals({ sequence, running }: DraftedRow): readonly Proposal[] {
     if (!running?.isDrafted) return [];
     running.drafters ??= this.options.drafters([...running.request.prompt, ...sequence.generated], running.rows);
-    return this.propose(running.drafters, sequence.maxTokens - sequence.sampled - 1, isAlone);
+    return this.propose(running.drafters, sequence.maxTokens - sequence.sampled - 1);
   }
 
   /**
    * A step took so long, of so many sequences and what came of their drafts.
+   * @param seconds undefined: with other work
    * @param isAhead it ran while the one before was read, where any do
    */
   take(
     sequences: number,
     came: readonly { readonly drafted: number; readonly tokens: readonly number[] }[],
-    seconds: number,
+    seconds: number | undefined,
     isAhead: boolean,
   ): void {
     const drafted = sum(came.map((of) => of.drafted));
     // The first step behind drafts waits as they do, which would make them seem cheap.
-    if (drafted > 0 || isAhead) this.observe(sequences + drafted, seconds, sequences);
+    if (seconds !== undefined && (drafted > 0 || isAhead)) this.observe(sequences + drafted, seconds, sequences);
     const tokens = sum(came.map((of) => of.tokens.length));
-    if (drafted > 0) this.settle(sequences + drafted, sequences, tokens, this.#draftSeconds, this.#comesBack);
+    const wrong = this.#comesBack ? came.filter((of) => of.tokens.length <= of.drafted).length : 0;
+    if (drafted > 0) this.settle(sequences + drafted, sequences, tokens, this.#draftSeconds, wrong);
   }
 
   /** A step took so long. @param rows of its sequences, and of their drafts */
@@ -195,10 +200,10 @@ export class Speculation {
    * @param rows as of `observe`
    * @param tokens of all its sequences
    * @param seconds that its drafts took
-   * @param comesBack as of `choose`
+   * @param back sequences whose state is taken back
    */
-  settle(rows: number, sequences: number, tokens: number, seconds: number, comesBack: boolean): void {
-    const again = comesBack && tokens < rows ? this.cost(VERIFIED_ROWS) : 0;
+  settle(rows: number, sequences: number, tokens: number, seconds: number, back: number): void {
+    const again = back * this.#costOfState(sequences);
     const cost = this.cost(rows, sequences) + again + (seconds / this.#costsOf(sequences).seconds || 0);
     this.#lost = Math.max(-MOST_SAVED, this.#lost + cost - tokens / sequences);
   }
@@ -208,25 +213,29 @@ export class Speculation {
     return this.#costsOf(sequences).of(rows);
   }
 
-  /** What may follow a request's tokens. @param most of them @param isAlone no other request runs */
-  propose(drafters: readonly Drafter[], most: number, isAlone: boolean): readonly Proposal[] {
+  /** What it costs in these steps that one's state is taken back: right drafts are computed again, and it misses a step of the others. */
+  #costOfState = (sequences: number): number =>
+    this.cost(VERIFIED_ROWS, sequences) + (sequences > 1 ? 1 / sequences : 0);
+
+  /** What may follow a request's tokens. @param most of them */
+  propose(drafters: readonly Drafter[], most: number): readonly Proposal[] {
     const count = Math.min(most, this.tries ?? MAX_DRAFTS);
-    const asked = count > 0 ? drafters.filter(({ isSingle }) => isAlone || !isSingle) : [];
-    return asked.map((drafter) => drafter.propose(count)).filter(({ length }) => length > 0);
+    if (count <= 0) return [];
+    return drafters.map((drafter) => drafter.propose(count)).filter(({ length }) => length > 0);
   }
 
   /**
    * Of what is proposed for the sequences of a step as much as pays most, if anything does: of one alone what one of its drafters
    * proposes; of several what is surest, where none of them is slower for the others' sake.
    * @param most rows of the step
-   * @param comesBack wrong drafts cost a step more: a state is taken back
+   * @param states as of `StepSituation`
    * @param ahead steps in flight, which are awaited before: what they sample may be the end of what is sure, unless it is computed then
    * @returns by sequence
    */
   choose(
     proposals: readonly (readonly Proposal[])[],
     most: number,
-    comesBack: boolean,
+    states: number | undefined,
     ahead: number,
   ): Choices | undefined {
     const free = most - proposals.length;
@@ -234,35 +243,37 @@ export class Speculation {
       const shared = shareOut(
         proposals.map(([own]) => own),
         free,
+        states,
       );
       return shared.some(Boolean) ? shared : undefined;
     }
     const [alone = []] = proposals;
-    const sets = proposals.length === 1 ? alone.map((own) => [own]) : [proposals.map(surestOf)];
+    const known = proposals.map((own) => own.filter(({ seconds }) => !seconds));
+    const sets = proposals.length === 1 ? alone.map((own) => [own]) : [proposals.map(surestOf), known.map(surestOf)];
     let best: Choices | undefined;
     let gained = LEAST_GAIN;
     for (const set of sets) {
       const all = sum(set.map((own) => own?.length ?? 0));
       for (const drafts of [...SIZES.map((rows) => rows - set.length), all]) {
         if (drafts < 1 || drafts > Math.min(all, free)) continue;
-        const choices = shareOut(set, drafts);
-        const gain = this.#gain(choices, set.length + drafts, comesBack, ahead);
+        const choices = shareOut(set, drafts, states);
+        const gain = this.#gain(choices, states !== undefined, ahead);
         if (gain > gained) [best, gained] = [choices, gain];
       }
     }
     return best;
   }
 
-  /** Tokens of a step of so many rows, over those that usual steps make in the same time. */
-  #gain(choices: Choices, rows: number, comesBack: boolean, ahead: number): number {
+  /** Tokens of a step with such drafts, over those that usual steps make in the same time. */
+  #gain(choices: Choices, comesBack: boolean, ahead: number): number {
+    const rows = choices.length + sum(choices.map((choice) => choice?.count ?? 0));
     const costs = this.#costsOf(choices.length);
     const rights = choices.map((choice) => (choice ? rightOf(choice) : 0));
     const right = sum(rights);
-    // Drafts that are computed, and states that are taken back, are of one alone.
-    const [{ proposal, count } = {}] = choices.filter((choice) => choice !== undefined);
-    const sureness = proposal?.sureness ?? 0;
-    const again = comesBack ? (1 - sureness ** (count ?? 0)) * this.cost(VERIFIED_ROWS) : 0;
-    const computed = proposal?.seconds ? proposal.seconds(count ?? 0) / costs.seconds : 0;
+    const wrong = sum(choices.map((choice) => (choice ? 1 - choice.proposal.sureness ** choice.count : 0)));
+    const again = comesBack ? wrong * this.#costOfState(choices.length) : 0;
+    const seconds = secondsOf(choices);
+    const computed = seconds === undefined ? 0 : seconds / costs.seconds;
     const cost = this.cost(rows, choices.length) + again + computed;
     const isSlower = choices.length > 1 && costs.isTimed(rows) && (1 + Math.min(...rights)) / cost < LEAST_PACE;
     if (isSlower || this.#lost + cost - 1 > MOST_LOST) return 0;
@@ -292,6 +303,13 @@ async function draftsOf(running: DraftedRequest | undefined, choice: Choice | un
   return tokens.slice(0, running.behind.length);
 }
 
+/** Of drafts that are computed, all at once. */
+function secondsOf(choices: Choices): number | undefined {
+  const computed = choices.flatMap((choice) => (choice?.proposal.seconds ? [choice] : []));
+  const longest = Math.max(...computed.map(({ count }) => count));
+  return computed[0]?.proposal.seconds?.(longest, computed.length);
+}
+
 const surestOf = (proposals: readonly Proposal[]): Proposal | undefined =>
   proposals.toSorted((a, b) => b.sureness - a.sureness)[0];
 
@@ -299,16 +317,18 @@ const surestOf = (proposals: readonly Proposal[]): Proposal | undefined =>
 const rightOf = ({ proposal: { sureness }, count }: Choice): number =>
   sum(Array.from({ length: count }, (_, at) => sureness ** (at + 1)));
 
-/** Of what is proposed for sequences so many drafts: each goes where it is likeliest to be right. */
-function shareOut(proposals: readonly (Proposal | undefined)[], drafts: number): Choices {
+/** Of what is proposed for sequences so many drafts: each goes where it is likeliest to be right. @param most sequences that have some */
+function shareOut(proposals: readonly (Proposal | undefined)[], drafts: number, most = Infinity): Choices {
   const counts = proposals.map(() => 0);
   for (let left = drafts; left > 0; left--) {
-    const chances = proposals.map((own, at) =>
-      own && nth(counts, at) < own.length ? own.sureness ** nth(counts, at) * own.sureness : 0,
-    );
-    const most = Math.max(...chances);
-    if (most === 0) break;
-    counts[chances.indexOf(most)]!++;
+    const isFull = counts.filter((count) => count > 0).length >= most;
+    const chances = proposals.map((own, at) => {
+      const count = nth(counts, at);
+      return own && count < own.length && (count > 0 || !isFull) ? own.sureness ** count * own.sureness : 0;
+    });
+    const best = Math.max(...chances);
+    if (best === 0) break;
+    counts[chances.indexOf(best)]!++;
   }
   return proposals.map((proposal, at) =>
     proposal && nth(counts, at) > 0 ? { proposal, count: nth(counts, at) } : undefined,
