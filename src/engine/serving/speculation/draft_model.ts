@@ -189,9 +189,11 @@ export class DraftModel {
     this.#cached = this.#cached.filter((other) => other !== cached);
   }
 
+  /** Whether what a text lacks comes with its proposals: of a head, whose rows are those of a prompt, more. */
   #isNear = (text: DraftText): boolean => {
     const cached = this.#cachedOf(text.tokens);
-    return cached !== undefined && text.tokens.length - 1 - placeOf(cached, text).start < RECOMPUTED_ROWS;
+    const most = this.isHead ? this.rank.runner.promptRows : RECOMPUTED_ROWS;
+    return cached !== undefined && text.tokens.length - 1 - placeOf(cached, text).start < most;
   };
 
   async #follow(): Promise<void> {
