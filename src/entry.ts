@@ -33,7 +33,7 @@ const join: JoinPlaces = async (options) =>
  *   allocated until then is freed.
  */
 export async function load(where: string | URL | readonly File[] | Source, options: LoadOptions = {}): Promise<Model> {
-  if (options.share) return (await import('./engine/faces/share/shared_model.js')).loadShared(where, options, join);
+  if (options?.share) return (await import('./engine/faces/share/shared_model.js')).loadShared(where, options, join);
   return loadModel(where, options, join);
 }
 

@@ -32,7 +32,9 @@ test.each([
   [{ seed: NaN }, 'seed NaN: expected'],
   [{ kv: 'F16' }, "kv 'F16': use f32, f16. Did you mean 'f16'?"],
   [{ kv: null }, "kv 'null': use f32, f16."],
+  [null, 'serve: expected an object of options, not null'],
+  [5, 'serve: expected an object of options, not 5'],
 ])('%j', (options, message) => {
-  expect(check(options)).toThrow(message);
-  expect(check(options)).toThrow(SplitkvError);
+  expect(check(options as object)).toThrow(message);
+  expect(check(options as object)).toThrow(SplitkvError);
 });

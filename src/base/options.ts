@@ -1,4 +1,5 @@
 import { didYouMean, usageError } from './errors.js';
+import { show } from './json.js';
 
 /** Says what is wrong with an option's value, in words that follow its name; undefined: nothing. */
 export type OptionRule = (value: unknown) => string | undefined;
@@ -55,6 +56,9 @@ export function checkOptions<Options extends object>(
   options: Options,
   schema: OptionsSchema<Options>,
 ): void {
+  // Of a program without types.
+  if (typeof options !== 'object' || options === null)
+    throw usageError(`${what}: expected an object of options, not ${show(options)}`);
   const names = Object.keys(schema);
   for (const [name, value] of Object.entries(options)) {
     const rule = Object.hasOwn(schema, name) ? schema[name as keyof Options] : undefined;

@@ -1,4 +1,5 @@
 import { ioError, SplitkvError, usageError } from '../base/errors.js';
+import { show } from '../base/json.js';
 import { baseAddress, isNode } from '../base/platform.js';
 import type { CachedModel } from './cache/cache_list.js';
 import type { CacheOptions } from './cache/cached_source.js';
@@ -75,7 +76,11 @@ async function sourceOf(
     if (where.length === 0) throw usageError('no files were given; expected the files of a model folder');
     return fileListSource(where as readonly File[]);
   }
-  if (typeof where !== 'string' && !(where instanceof URL)) return where as Source;
+  if (typeof where !== 'string' && !(where instanceof URL)) {
+    // Of a program without types, or a lone file.
+    if (typeof (where as Partial<Source> | undefined)?.size === 'function') return where as Source;
+    throw usageError(`nothing can be loaded from ${show(where)}; expected a name, a path or URL, or an array of files`);
+  }
   if (where === '') throw usageError('the model folder is an empty string; expected a path or URL');
   const url = where instanceof URL ? where : absoluteUrl(where);
   const text = String(where);

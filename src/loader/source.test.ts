@@ -68,6 +68,15 @@ describe('openSource', () => {
     expect((await openSource(chosenFolder('x/y/'))).name).toBe('x/y');
   });
 
+  it.each([null, undefined, 5, {}, chosenFile('x/a.txt', new Uint8Array(1))])('%o is none', async (where) => {
+    await expect(openSource(where as never)).rejects.toMatchObject({
+      code: 'usage',
+      message: expect.stringMatching(
+        /^nothing can be loaded from .+; expected a name, a path or URL, or an array of/,
+      ) as string,
+    });
+  });
+
   it('says what a model folder holds when there is no config.json', async () => {
     const expected = {
       code: 'io',

@@ -113,6 +113,7 @@ export async function load(
   options: LoadOptions = {},
   join?: JoinPlaces,
 ): Promise<Model> {
+  checkLoadOptions(options);
   const { requests, prefixCaching, attentionDpConfig } = options;
   const seats = ({ plan, contextLength }: ModelFacts): Seats => loadSeats(plan, contextLength, requests);
   const opened = await openModel(where, options, seats, { join });

@@ -55,6 +55,14 @@ import { answerSchema } from '../serving/text/reading.js';
 
 type OptionsOfPlan = Awaited<ReturnType<typeof optionsOfPlan>>;
 
+const logitsSchema: OptionsSchema<LogitsOptions> = {
+  all: true,
+  promptLength: true,
+  adapter: true,
+  onRow: true,
+  signal: true,
+};
+
 export const generateSchema: OptionsSchema<GenerateOptions> = {
   ...answerSchema,
   maxTokens: wholeNumber(1),
@@ -259,6 +267,7 @@ export class LoadedModel implements Model {
     options: LogitsOptions = {},
   ): Promise<LogitsResult> {
     this.#assertUsable();
+    checkOptions('logits', options, logitsSchema);
     const positions: number[] = [];
     const rows: Float32Array[] = [];
     const ids = tokenIds(tokens);
