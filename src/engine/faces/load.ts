@@ -113,10 +113,9 @@ export async function load(
   options: LoadOptions = {},
   join?: JoinPlaces,
 ): Promise<Model> {
-  checkLoadOptions(options);
-  const { requests, prefixCaching, attentionDpConfig } = options;
-  const seats = ({ plan, contextLength }: ModelFacts): Seats => loadSeats(plan, contextLength, requests);
+  const seats = ({ plan, contextLength }: ModelFacts): Seats => loadSeats(plan, contextLength, options.requests);
   const opened = await openModel(where, options, seats, { join });
+  const { prefixCaching, attentionDpConfig } = options;
   return LoadedModel.of(opened, {
     stepsInFlight: options.stepsInFlight ?? 'auto',
     prefixCaching,
@@ -136,15 +135,14 @@ export async function openModel(
   seats: (facts: ModelFacts) => Seats,
   { together, join }: Pick<PlanSubject, 'together'> & { readonly join?: JoinPlaces | undefined } = {},
 ): Promise<OpenedModel> {
+  checkLoadOptions(options);
   if (where === 'auto') {
-    checkLoadOptions(options);
     const { name, weights, why } = await (await import('../planning/catalog_fit.js')).autoModel(options);
     const opened = await openModel(name, { ...options, ...defined({ weights }) }, seats, { together, join });
     return { ...opened, modelReason: why };
   }
   let places: ModelPlaces | undefined;
   if (options.cluster) {
-    checkLoadOptions(options);
     if (!join) throw usageError("cluster: this call has no ranks but this machine's; use splitkv's load or serve");
     places = await join(await namedByDegrees(options));
   }
@@ -175,7 +173,6 @@ async function openParts(
   places: ModelPlaces | undefined,
 ): Promise<OpenedModel> {
   const started = performance.now();
-  checkLoadOptions(given);
   const options = await namedByDegrees(given);
   throwIfAborted(options.signal, 'loading');
   if (options.workers && options.fetch) {

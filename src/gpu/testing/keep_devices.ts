@@ -1,9 +1,11 @@
 /**
  * Makes adapters give a disposed device again, with the pipelines that were compiled for it: a short test of a model compiles for most
  * of its time. Of a device that a test destroys by itself nothing is kept. Also run in pages: it uses nothing outside of itself.
- * @param adapters the prototype of GPUAdapter
+ * @param adapters the prototype of GPUAdapter, which is changed once
  */
 export function keepDevices(adapters: Pick<GPUAdapter, 'requestDevice' | 'info'>): void {
+  if (Object.hasOwn(adapters, 'keepsDevices')) return;
+  Object.defineProperty(adapters, 'keepsDevices', { value: true });
   const free = new Map<string, GPUDevice[]>();
   const { requestDevice } = adapters;
 

@@ -1,7 +1,6 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'vitest';
-import { Device } from '../device.js';
 import { swiftshaderIcd } from '../node.js';
 import { keepDevices } from './keep_devices.js';
 
@@ -23,15 +22,8 @@ if (!expect.getState().testPath?.includes('/shaders/')) process.env['LP_NUM_THRE
 // A kernel runs some times only: LLVM's optimizer takes longer than it saves. It runs in sweeps, for models, and in browsers.
 else if (process.env['SPLITKV_SWEEP'] !== 'all') process.env['GALLIVM_PERF'] ??= 'nopt';
 
-// Of the projects that ask for it.
+// Of the projects that ask for it; this runs for each file of a process.
 if (process.env['SPLITKV_KEEP_DEVICES']) {
-  const { open } = Device;
-  const kept = new WeakSet<object>();
-  Device.open = (adapter, ...rest) => {
-    const adapters = Object.getPrototypeOf(adapter) as GPUAdapter;
-    // Not of an adapter that a test made up.
-    if (adapters !== Object.prototype && !kept.has(adapters)) keepDevices(adapters);
-    kept.add(adapters);
-    return open.call(Device, adapter, ...rest);
-  };
+  const { globals } = await import('webgpu');
+  keepDevices((globals as { readonly GPUAdapter: typeof GPUAdapter }).GPUAdapter.prototype);
 }

@@ -206,9 +206,8 @@ export class DraftModel {
     }
     const { runner } = this.rank;
     while (!this.#isOver) {
-      const [next] = [...this.#wanted].filter(([, text]) => !this.#isNear(text));
-      if (!next) return;
-      const [, text] = next;
+      const text = [...this.#wanted.values()].find((wanted) => !this.#isNear(wanted));
+      if (!text) return;
       const { tokens, rows } = text;
       const cached = this.#seat(text);
       const place = cached && placeOf(cached, text);
@@ -243,9 +242,9 @@ export class DraftModel {
 
   async #proposeAll(asked: readonly Asked[]): Promise<readonly (readonly number[])[]> {
     const none = asked.map(() => []);
-    const cached = asked.map(({ text }) => this.#cachedOf(text.tokens)!);
+    const cached = asked.flatMap(({ text }) => this.#cachedOf(text.tokens) ?? []);
     // Another one's text has begun to be computed meanwhile, or a text's blocks are gone.
-    if (this.#following || cached.includes(undefined!)) return none;
+    if (this.#following || cached.length < asked.length) return none;
     const started = performance.now();
     const begun = asked.map(({ text }, slot) => this.#goOn(slot, nth(cached, slot), text));
     const late = begun.flatMap(({ late }, slot) => (late ? [{ slot, late }] : []));
