@@ -29,7 +29,7 @@ export const GROUPS = [
     ],
   ],
   [
-    'cache.spec.ts hub.spec.ts',
+    'cache.spec.ts hub.spec.ts kind.spec.ts failures.spec.ts hostile.spec.ts',
     1,
     [
       'weights are downloaded once and come from OPFS after that',
@@ -38,6 +38,15 @@ export const GROUPS = [
       'a model of the Hub answers in a page of another origin',
       'a gated model tells where its licence is',
       "ORG/NAME is the page's own folder where there is one",
+      'a download that breaks off goes on where it stopped',
+      'a driver that computes wrongly says so',
+      'after a lost GPU, and in a hidden tab',
+      'a model that memory is too small for',
+      'each failure of a download has its own title',
+      'a download that stalls says so',
+      'a template that loops',
+      'a template that takes long',
+      'a tokenizer that could take for ever',
     ],
   ],
   [
@@ -67,21 +76,8 @@ export const GROUPS = [
       'a model for text alone reads texts',
       'conversations are kept, found, renamed',
       'a link shares what was said',
-    ],
-  ],
-  [
-    'kind.spec.ts failures.spec.ts hostile.spec.ts',
-    1,
-    [
-      'a download that breaks off goes on where it stopped',
-      'a driver that computes wrongly says so',
-      'after a lost GPU, and in a hidden tab',
-      'a model that memory is too small for',
-      'each failure of a download has its own title',
-      'a download that stalls says so',
-      'a template that loops',
-      'a template that takes long',
-      'a tokenizer that could take for ever',
+      'a model that hears is given recordings',
+      'keep: after a reload ',
     ],
   ],
   [
@@ -151,6 +147,7 @@ export const GROUPS = [
       'a worker script that is not served has a substitute',
       'the packed command line runs ranks in worker_threads',
       'a bundled page runs ranks, and forms, in workers',
+      'bundled pages share the model of a worker',
       'recipe form_filler',
       'recipe search',
       'recipe webmcp',
@@ -211,7 +208,7 @@ export const FILES = [
   ],
   [
     'src/engine/serving',
-    2,
+    1,
     [
       'adapters',
       'embed',
@@ -241,6 +238,7 @@ export const FILES = [
       'faces/images_lfm2',
       'faces/images_qwen',
       'faces/kept_kv',
+      'faces/mtp',
       'faces/no_tokenizer',
       'faces/self_test',
       'faces/serving_model',

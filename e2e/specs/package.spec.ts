@@ -350,7 +350,11 @@ test.describe('for bundlers', () => {
       const shared = { ...alone, devices: 0 };
       expect(await Promise.all([open({}), open({})])).toEqual([shared, shared]);
       const tab = await open({ share: 'none.js', contextLength: 65 });
-      expect(tab).toEqual({ ...alone, warnings: [expect.stringMatching(/none\.js .*can't be loaded; a tab does/)] });
+      // Chrome tells of a script that isn't there by an event, which a busy machine was seen to lose: then it is waited for in vain.
+      expect(tab).toEqual({
+        ...alone,
+        warnings: [expect.stringMatching(/none\.js .*(can't be loaded|no answer in 30 s); a tab does/)],
+      });
       const { warnings } = await open({ workers: true });
       expect(warnings).toEqual([expect.stringMatching(/with `workers` or `fetch` no worker/)]);
     } finally {

@@ -50,7 +50,7 @@ describe('a draft model', { timeout: 300_000 }, () => {
     // A prompt is computed beside its first answer; in between another text takes its place.
     for (const at of [0, 1, 0]) {
       let right = 0;
-      for (let turn = 0; turn < 20 && right <= 25; turn++) {
+      for (let turn = 0; turn < 20 && right <= 15; turn++) {
         const { tokens, stats } = await ask(model, KINDS[at]![0]);
         expect(tokens).toEqual(expected[at]!.tokens);
         const { drafted, accepted, steps } = stats.speculation!;
@@ -59,7 +59,7 @@ describe('a draft model', { timeout: 300_000 }, () => {
         expect(accepted).toBeLessThanOrEqual(5 * steps);
         right = accepted;
       }
-      expect(right).toBeGreaterThan(25);
+      expect(right).toBeGreaterThan(15);
     }
     await model.dispose();
   });
