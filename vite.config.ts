@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { defineConfig, type Plugin } from 'vite';
-import { PAGES } from './pages/shared/pages.js';
+import { navigation, PAGES } from './pages/shared/pages.js';
 import { BESIDE_PAGES } from './scripts/beside_pages.mjs';
 import { bundleWgsl } from './scripts/build_plugins.mjs';
 import { serveFiles } from './src/server/http/static_files.js';
@@ -64,12 +64,7 @@ const pageHeads = (): Plugin => ({
       own === undefined ? `\n    <meta name="description" content="${about}" />` : ''
     }`
         : '';
-      const links = PAGES.map(({ address, name }, at) => {
-        const current = page?.address === address ? ' aria-current="page"' : '';
-        return `<a${at === 0 ? ' class="brand"' : ''} href="${address}"${current}>${name}</a>`;
-      });
-      const nav = `<nav class="site" aria-label="Pages">${links.join('')}</nav>`;
-      const whole = html.replace('<site-nav></site-nav>', nav);
+      const whole = html.replace('<site-nav></site-nav>', navigation(page?.address));
       return whole.includes('<meta charset') ? whole : whole.replace('<head>', `<head>${HEAD}${card}`);
     },
   },

@@ -21,10 +21,10 @@ register(
 
 /**
  * @param out the folder, made anew
- * @param pages the site's pages, a folder above: { address, name }
+ * @param navigation what links to the site's pages, a folder above (pages/shared/pages.ts)
  * @throws Error where TypeDoc finds something wrong
  */
-export async function buildApiReference(out, pages) {
+export async function buildApiReference(out, navigation) {
   const { Application, JSX } = await import('typedoc');
   const guides = readdirSync(join(root, 'docs'))
     .filter((name) => name.endsWith('.md'))
@@ -52,21 +52,9 @@ export async function buildApiReference(out, pages) {
   });
   app.renderer.hooks.on('head.begin', () => JSX.createElement('meta', { name: 'color-scheme', content: 'light dark' }));
   app.renderer.hooks.on('body.begin', (context) =>
-    JSX.createElement(
-      'nav',
-      { class: 'site', 'aria-label': 'Pages' },
-      ...pages.map(({ address, name }, at) =>
-        JSX.createElement(
-          'a',
-          {
-            href: context.relativeURL(`../${address}`),
-            ...(at === 0 && { class: 'brand' }),
-            ...(address.startsWith('api/') && { 'aria-current': 'page' }),
-          },
-          name,
-        ),
-      ),
-    ),
+    JSX.createElement(JSX.Raw, {
+      html: navigation('api/index.html', (address) => context.relativeURL(`../${address}`)),
+    }),
   );
   const project = await app.convert();
   if (!project) throw new Error('the API reference: TypeDoc could not read the types');

@@ -77,7 +77,7 @@ if (demo !== undefined) {
 }
 await import('./run_typescript.mjs');
 const { buildApiReference } = await import('./api_reference.mjs');
-const { PAGES } = await import('../pages/shared/pages.ts');
+const { navigation, PAGES } = await import('../pages/shared/pages.ts');
 if (base !== undefined) {
   cpSync(join(root, 'docs/images/card.png'), join(out, 'card.png'));
   for (const { address } of PAGES.filter(({ address: each }) => !each.includes('/'))) {
@@ -99,5 +99,5 @@ if (base !== undefined) {
     writeFileSync(join(out, address), whole.replace('  </head>', `${metas.join('')}  </head>`));
   }
 }
-await buildApiReference(join(out, 'api'), PAGES);
+await buildApiReference(join(out, 'api'), navigation);
 console.log(`the site is in ${out}: publish the folder as it is, at any path`);
