@@ -14,7 +14,7 @@ export interface OfferedModel {
 /** What examples name: of the offered ones, small enough to try, and it chats. */
 export const USUAL_MODEL = 'smollm2-360m-instruct';
 
-/** Of the catalog: weights below 400 MB in 4 bits, no licence to accept first. */
+/** Of the catalog: downloads below 400 MB. */
 const OFFERED = ['smollm2-135m-instruct', USUAL_MODEL, 'qwen3-0.6b'];
 
 /** What the site carries, first whoever published it put in, then models of the catalog. */

@@ -60,12 +60,12 @@ describe('models of the Hub on the command line', () => {
     expect(listed['catalog']!.map(({ name }) => name)).toContain('smollm2-360m-instruct');
     const text = (await runHere(['models'])).stdout;
     expect(text).toMatch(/tiny\/Stories +[\d.]+ MiB +complete/);
-    expect(text).toMatch(/llama-3\.2-1b-instruct .*gated/);
+    expect(text).toMatch(/llama-3\.2-1b-instruct +1\.2 B +770 MiB +~770 MiB/);
 
     const catalog = text.slice(text.indexOf('the catalog')).trimEnd().split('\n');
     expect(catalog.length).toBeGreaterThan(30);
     expect(catalog.filter((line) => line.length > 80)).toEqual([]);
-    expect((await runHere(['models', '--verbose'])).stdout).toContain('HuggingFaceTB/SmolLM2-360M-Instruct');
+    expect((await runHere(['models', '--verbose'])).stdout).toContain('bartowski/SmolLM2-360M-Instruct-GGUF');
     expect((await runHere(['models', '--delete', 'tiny/Stories'])).stdout).toMatch(/tiny\/Stories deleted: [\d.]+ MiB/);
     expect(await runHere(['models', '--delete', 'tiny/Stories'])).toMatchObject({ code: 1 });
   });

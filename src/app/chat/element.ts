@@ -126,7 +126,6 @@ export class SplitkvChat extends Base {
   /** What was kept before has been read: more that comes is another tab's. */
   #hasKept = false;
   /** True where the picker set the attribute `weights`, because wider weights wouldn't fit. */
-  #narrowed = false;
   #opening = false;
   #opened: string | readonly File[] | undefined;
   /** What the session was told to open has been closed, or there was nothing yet. */
@@ -735,19 +734,13 @@ export class SplitkvChat extends Base {
       openPicker(this.#parts.frame, {
         say: this.#say,
         fits: async () => {
-          const { load } = readSettings((name) =>
-            name === 'weights' && this.#narrowed ? null : this.getAttribute(name),
-          );
+          const { load } = readSettings((name) => this.getAttribute(name));
           if (this.cluster !== undefined) throw usageError(this.#say('cluster_fits'));
           const ranks = (await namedByDegrees(load)).ranks ?? (await everyAdapter());
           const { catalogFit } = await import('../../engine/planning/catalog_fit.js');
           return catalogFit({ ...load, ranks });
         },
-        choose: (model, weights) => {
-          // Weights that the last choice needed aren't this one's.
-          if (weights !== undefined) this.setAttribute('weights', weights);
-          else if (this.#narrowed) this.removeAttribute('weights');
-          this.#narrowed = weights !== undefined;
+        choose: (model) => {
           this.#files = undefined;
           this.setAttribute('model', model);
           this.#openSoon();

@@ -59,10 +59,10 @@ const document = (local: readonly Kept[]): object => ({
       path: model.snapshot,
     })),
   catalog: MODELS.map((model) => ({
-    ...snakeOf(model, 'name', 'revision', 'license', 'gated', 'parameters', 'downloadBytes', 'weightBytes'),
+    ...snakeOf(model, 'name', 'revision', 'license', 'parameters', 'downloadBytes', 'weightBytes'),
     ...snakeOf(model, 'kvBytesPerToken', 'sampling', 'unverified'),
     model: model.id,
-    file: model.file ?? null,
+    file: model.file,
     use: model.use ?? null,
     context: model.contextLength,
   })),
@@ -89,10 +89,8 @@ function describe(local: readonly Kept[], isWhole: boolean): string {
   ].join('\n');
 }
 
-const bytesOf = (model: CatalogModel, bytes: number | undefined, ...fields: readonly string[]): string =>
-  bytes === undefined
-    ? ''
-    : `${fields.some((field) => model.unverified.includes(field)) ? '~' : ''}${formatBytes(bytes)}`;
+const bytesOf = (model: CatalogModel, bytes: number, field = ''): string =>
+  `${model.unverified.includes(field) ? '~' : ''}${formatBytes(bytes)}`;
 
 /** Of the catalog's table, which a line of 80 columns holds, or with --verbose is whole. */
 const COLUMNS: readonly (readonly [
@@ -103,18 +101,13 @@ const COLUMNS: readonly (readonly [
   ['name', 'both', ({ name }) => name],
   ['size', 'both', ({ parameters }) => formatCount(parameters)],
   ['download', 'both', (model) => bytesOf(model, model.downloadBytes, 'downloadBytes')],
-  [
-    'memory',
-    'short',
-    (model) => bytesOf(model, model.weightBytes.stored, 'weightBytes.stored') || bytesOf(model, model.weightBytes.f16),
-  ],
-  ['as stored', 'whole', (model) => bytesOf(model, model.weightBytes.stored, 'weightBytes.stored')],
+  ['memory', 'both', (model) => bytesOf(model, model.weightBytes.stored, 'weightBytes.stored')],
   ['f16', 'whole', (model) => bytesOf(model, model.weightBytes.f16)],
   ['q8', 'whole', (model) => bytesOf(model, model.weightBytes.q8)],
-  ['in q4', 'both', (model) => bytesOf(model, model.weightBytes.q4)],
+  ['q4', 'whole', (model) => bytesOf(model, model.weightBytes.q4)],
   ['context', 'both', ({ contextLength }) => grouped(contextLength)],
-  ['note', 'short', ({ use, gated }) => use ?? (gated ? 'gated' : '')],
-  ['licence', 'whole', ({ license, gated }) => license + (gated ? ', gated' : '')],
+  ['note', 'short', ({ use }) => use ?? ''],
+  ['licence', 'whole', ({ license }) => license],
   ['model', 'whole', ({ id, use }) => id + (use ? ` (${use})` : '')],
   ['not verified', 'whole', ({ unverified }) => unverified.join(', ')],
 ];

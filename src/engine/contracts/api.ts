@@ -411,7 +411,7 @@ export interface ModelInfo {
   readonly imagePlaceholder?: string;
   /** Where prompts may have recordings: likewise. */
   readonly soundPlaceholder?: string;
-  /** As generation_config.json says, or `general.sampling` of a GGUF file; the chat's defaults. Empty where they say nothing. */
+  /** As generation_config.json says, `general.sampling` of a GGUF file, or the catalog of its files; the chat's defaults. */
   readonly sampling: RecommendedSampling;
   readonly adapter: AdapterDescription & { readonly name: string };
   readonly weightBytes: number;

@@ -5,8 +5,8 @@
  */
 
 import { messageOf, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
-import { defined } from '../../base/options.js';
 import type { AdapterRequest } from '../../gpu/index.js';
+import { catalogSampling } from '../../loader/hub/catalog.js';
 import { listCached, type Source } from '../../loader/index.js';
 import { checkWindowFits } from '../../model/compression/budgets.js';
 import { type ModelConfig, takesRows } from '../../model/config/model_config.js';
@@ -137,9 +137,8 @@ export async function openModel(
 ): Promise<OpenedModel> {
   checkLoadOptions(options);
   if (where === 'auto') {
-    const { name, weights, why } = await (await import('../planning/catalog_fit.js')).autoModel(options);
-    const opened = await openModel(name, { ...options, ...defined({ weights }) }, seats, { together, join });
-    return { ...opened, modelReason: why };
+    const { name, why } = await (await import('../planning/catalog_fit.js')).autoModel(options);
+    return { ...(await openModel(name, options, seats, { together, join })), modelReason: why };
   }
   let places: ModelPlaces | undefined;
   if (options.cluster) {
@@ -235,7 +234,7 @@ async function openParts(
     ...beside,
     ...text,
     name,
-    sampling: model.sampling,
+    sampling: { ...catalogSampling(source.gguf), ...model.sampling },
     source,
     sentenceFiles: model.sentenceFiles,
     pooling: options.pooling,

@@ -110,8 +110,8 @@ export async function planModel(
 ): Promise<PlanReport> {
   checkOptions('planModel', given, schema);
   if (where === 'auto') {
-    const { name, weights } = await (await import('../planning/catalog_fit.js')).autoModel(given);
-    return planModel(name, { ...given, ...defined({ weights }) });
+    const { name } = await (await import('../planning/catalog_fit.js')).autoModel(given);
+    return planModel(name, given);
   }
   const options = await namedByDegrees(given);
   const {

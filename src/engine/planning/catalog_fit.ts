@@ -13,18 +13,14 @@ import { cacheType, rankAdapters, rankCount } from './rank_adapters.js';
 /** What a model of the catalog would take here, about: from the catalog, without asking a server. */
 export interface CatalogFit {
   readonly model: CatalogModel;
-  /**
-   * The widest type of those that fit, no wider than was asked for; the narrowest where none does. 'auto': as they are stored, which those
-   * of a GGUF file are unless another type was asked for.
-   */
-  readonly weights: 'auto' | (typeof TYPES)[number];
+  /** GPU memory of the weights. */
+  readonly weightBytes: number;
   /** GPU memory of weights and cache, of all ranks together. */
   readonly bytes: number;
   /** Bytes that are missing: 0 where it fits; undefined where so much wasn't tried. */
   readonly missing: number | undefined;
 }
 
-const TYPES = ['f16', 'q8', 'q4'] as const;
 /** Activations and staging: a little, of models of this size. */
 const BESIDE_BYTES = 96 * 2 ** 20;
 /** Memory that is tried for: all of the small models, and no more than a desktop can spare for a moment. */
@@ -46,20 +42,7 @@ export async function catalogFit(options: Options = {}): Promise<readonly Catalo
   const { weights = 'auto', contextLength } = options;
   const count = rankCount(options);
   const kv = await cacheType(options);
-  const asked = TYPES.filter((type) => weights === 'auto' || type === weights);
-  const types = asked.length > 0 ? asked : TYPES.slice(0, 1);
   const room = { bytes: 0, isAll: true };
-  const need = (model: CatalogModel, type: CatalogFit['weights']): number => {
-    const token = model.kvBytesPerToken * { f32: 1, f16: 0.5, q8: 0.28 }[kv];
-    const { stored = 0, ...ofTypes } = model.weightBytes;
-    const bytes = type === 'auto' ? stored : ofTypes[type];
-    const pool = poolRoom(room.bytes - bytes);
-    const tokens = Math.min(
-      model.contextLength,
-      contextLength ?? defaultContext(model.contextLength, (of) => of * token <= pool),
-    );
-    return bytes + tokens * token + BESIDE_BYTES * count;
-  };
   const budgets = memoryBudgets(options.memory, count);
   for (const [rank, adapter] of (await rankAdapters(options, count)).entries()) {
     const budget = budgets[rank];
@@ -69,73 +52,58 @@ export async function catalogFit(options: Options = {}): Promise<readonly Catalo
     room.isAll &&= own.isAll;
   }
   return MODELS.filter(({ use }) => use === undefined).map((model) => {
-    const own = weights === 'auto' && model.weightBytes.stored !== undefined ? (['auto'] as const) : types;
-    const type = own.find((each) => need(model, each) <= room.bytes) ?? own.at(-1)!;
-    const bytes = need(model, type);
+    const { stored, f16, ...narrow } = model.weightBytes;
+    const weightBytes = { auto: stored, f32: 2 * f16, f16, ...narrow }[weights];
+    const token = model.kvBytesPerToken * { f32: 1, f16: 0.5, q8: 0.28 }[kv];
+    const pool = poolRoom(room.bytes - weightBytes);
+    const most = contextLength ?? defaultContext(model.contextLength, (tokens) => tokens * token <= pool);
+    const bytes = weightBytes + Math.min(model.contextLength, most) * token + BESIDE_BYTES * count;
     const missing = Math.max(0, bytes - room.bytes);
-    return { model, weights: type, bytes, missing: missing > 0 && !room.isAll ? undefined : missing };
+    return { model, weightBytes, bytes, missing: missing > 0 && !room.isAll ? undefined : missing };
   });
 }
 
 /** What `load('auto')` means. */
 export interface AutoModel {
   readonly name: string;
-  /** Undefined: as the options have it. */
-  readonly weights: (typeof TYPES)[number] | undefined;
   readonly why: string;
 }
 
 /** Tokens a second that people read at. */
 const FAST_ENOUGH = 10;
-/** Of what is downloaded, so large a part is used at least. */
-const LEAN = 0.45;
 
 /**
  * The catalog's model that answers best here, about: the largest that fits and writes as fast as people read; where none does, the
- * quickest. Models whose licence has to be accepted first are left out, and those of files that are much larger than what is used.
+ * quickest.
  * @throws SplitkvError as `catalogFit`, `limit` where none fits, `usage` with a cluster
  */
 export async function autoModel(options: Options & Pick<LoadOptions, 'cluster'> = {}): Promise<AutoModel> {
   if (options.cluster) throw usageError("model 'auto' is chosen for this machine's GPUs: name a model for a cluster");
-  const { weights = 'auto' } = options;
-  return bestOf(await catalogFit(options), await readSpeed(options), weights === 'auto');
+  return bestOf(await catalogFit(options), await readSpeed(options));
 }
 
-/**
- * @param bytesPerSecond of weights, as generated tokens read them
- * @param narrows weights may be narrower than what fits, where that is quicker
- */
-export function bestOf(fits: readonly CatalogFit[], bytesPerSecond: number, narrows: boolean): AutoModel {
-  const open = fits.filter(({ model }) => !model.gated);
-  const fitting = open.filter(({ missing }) => missing === 0);
-  const bytesOf = ({ model }: CatalogFit, type: CatalogFit['weights']): number =>
-    type === 'auto' ? model.weightBytes.stored! : model.weightBytes[type];
+/** @param bytesPerSecond of weights, as generated tokens read them */
+export function bestOf(fits: readonly CatalogFit[], bytesPerSecond: number): AutoModel {
+  const fitting = fits.filter(({ missing }) => missing === 0);
   if (fitting.length === 0) {
-    const { model, bytes } = open.reduce((least, fit) => (fit.bytes < least.bytes ? fit : least));
+    const { model, bytes } = fits.reduce((least, fit) => (fit.bytes < least.bytes ? fit : least));
     throw limitError(
       `model 'auto': no model of the catalog fits the memory here; ${model.name} takes ${formatBytes(bytes)}: close what uses the GPU, or raise memory`,
     );
   }
-  const lean = fitting.filter((fit) => bytesOf(fit, fit.weights) >= LEAN * fit.model.downloadBytes);
-  const known = (lean.length > 0 ? lean : fitting).map((fit) => {
-    const narrower = fit.weights === 'auto' || !narrows ? [] : TYPES.slice(TYPES.indexOf(fit.weights) + 1);
-    const speeds = [fit.weights, ...narrower].map((type) => ({ type, speed: bytesPerSecond / bytesOf(fit, type) }));
-    return { model: fit.model, ...(speeds.find(({ speed }) => speed >= FAST_ENOUGH) ?? speeds.at(-1)!) };
-  });
-  const quick = known.filter(({ speed }) => speed >= FAST_ENOUGH);
+  const speedOf = ({ weightBytes }: CatalogFit): number => bytesPerSecond / weightBytes;
+  const quick = fitting.filter((fit) => speedOf(fit) >= FAST_ENOUGH);
+  // Of two as large the newer one stands last.
   const best =
     quick.length > 0
-      ? quick.toSorted(({ model: a }, { model: b }) =>
-          a.parameters === b.parameters ? a.downloadBytes - b.downloadBytes : b.parameters - a.parameters,
-        )[0]!
-      : known.reduce((most, each) => (each.speed > most.speed ? each : most));
-  const { model, type, speed } = best;
+      ? quick.reduce((most, fit) => (fit.model.parameters >= most.model.parameters ? fit : most))
+      : fitting.reduce((most, fit) => (speedOf(fit) > speedOf(most) ? fit : most));
   const because =
     quick.length > 0
       ? `the largest of ${quick.length} that fit the memory and write ${FAST_ENOUGH} tokens/s or more here`
       : `the quickest: none writes ${FAST_ENOUGH} tokens/s here`;
-  const why = `${model.name}, ${because} (expected: ${Number(speed.toPrecision(2))})`;
-  return { name: model.name, weights: type === 'auto' ? undefined : type, why };
+  const { name } = best.model;
+  return { name, why: `${name}, ${because} (expected: ${Number(speedOf(best).toPrecision(2))})` };
 }
 
 /** Of the first rank's adapter: bytes of weights that one row reads a second. */

@@ -10,19 +10,16 @@ export interface CatalogModel<Sampling = Readonly<Record<string, number>>> {
   readonly id: string;
   /** The branch, tag or commit that is meant. */
   readonly revision: string;
-  /** Of a repository of GGUF files, the one that is meant. */
-  readonly file?: string;
+  /** Its GGUF file there: of 4 bits a number, or 8 where others are not published. */
+  readonly file: string;
   /** What it is for, where that isn't to answer: vectors of texts, or scores of documents. */
   readonly use?: 'embed' | 'rerank';
   /** As the Hub calls it: 'apache-2.0'. */
   readonly license: string;
-  /** The licence has to be accepted on the Hub first; downloading then needs a token. */
-  readonly gated: boolean;
   readonly parameters: number;
-  /** Of the weight files and the tokenizer. */
   readonly downloadBytes: number;
-  /** GPU memory that the weights take, by `weights`; `stored`: as the GGUF file has them, which is what 'auto' takes. */
-  readonly weightBytes: { readonly f16: number; readonly q8: number; readonly q4: number; readonly stored?: number };
+  /** GPU memory that the weights take, by `weights`; `stored`: as the file has them, which is what 'auto' takes. */
+  readonly weightBytes: { readonly f16: number; readonly q8: number; readonly q4: number; readonly stored: number };
   /** GPU memory of a token in the KV cache in f32; half of it in f16. */
   readonly kvBytesPerToken: number;
   /** Tokens that the model was made for; `load` takes at most 4096 unless `contextLength` says more. */
@@ -43,6 +40,10 @@ export function catalogModel(word: string): CatalogModel | undefined {
   const wanted = word.toLowerCase();
   return MODELS.find(({ name, id }) => name === wanted || id.toLowerCase().endsWith(`/${wanted}`));
 }
+
+/** What the makers of the model in a GGUF file recommend: most files don't say it. */
+export const catalogSampling = (file = ''): CatalogModel['sampling'] =>
+  MODELS.find((model) => model.file === file.split('/').at(-1))?.sampling ?? {};
 
 export const catalogHubName = ({ id, revision, file }: CatalogModel): HubName => ({ repo: id, revision, file });
 

@@ -203,11 +203,12 @@ describe('a model by its name', () => {
   });
 
   it('may be one of the catalog, or the address of its page', async () => {
-    hub.repositories.set('HuggingFaceTB/SmolLM2-360M-Instruct', {
-      files,
-      branches: ['a10cc1512eabd3dde888204e902eca88bddb4951'],
+    const file = 'SmolLM2-360M-Instruct-Q4_K_M.gguf';
+    hub.repositories.set('bartowski/SmolLM2-360M-Instruct-GGUF', {
+      files: { [file]: '{"a":2}' },
+      branches: ['7be6f65f1db715fe5dc5a4634c0d459b4eed42ec'],
     });
-    expect(await readText(await open('SmolLM2-360M-Instruct'), 'config.json')).toBe('{"a":1}');
+    expect(await readText(await open('SmolLM2-360M-Instruct'), file)).toBe('{"a":2}');
     expect(await readText(await open(`${hub.url}/org/model`, { hub: hub.url }), 'config.json')).toBe('{"a":1}');
   });
 

@@ -13,9 +13,9 @@ beforeEach(async () => {
   hub = await startHub({
     'org/model': { files: { 'config.json': '{}', 'model.safetensors': 'x' } },
     'org/g': { files: { 'm-Q4_0.gguf': 'GGUF' } },
-    'HuggingFaceTB/SmolLM2-135M-Instruct': {
-      files: { 'config.json': '{}', 'model.safetensors': 'x' },
-      branches: ['12fd25f77366fa6b3b4b768ec3050bf629380bac'],
+    'bartowski/SmolLM2-135M-Instruct-GGUF': {
+      files: { 'SmolLM2-135M-Instruct-Q4_K_M.gguf': 'GGUF', 'SmolLM2-135M-Instruct-Q8_0.gguf': 'GGUF' },
+      branches: ['09816acd5d99df7be770d85ea30822623dab342c'],
     },
   });
   site = await startServer({});
@@ -52,9 +52,11 @@ it('a slash at the end, a dot or a slash before, mean a URL and nothing else', a
 it('a revision, a quantisation or a word of the catalog is asked of the Hub alone', async () => {
   expect((await open('org/model@main')).url).toContain('/org/model/resolve/main/');
   expect((await open('org/g:Q4_0')).gguf).toBe('m-Q4_0.gguf');
-  expect((await open('smollm2-135m-instruct')).name).toBe(
-    'HuggingFaceTB/SmolLM2-135M-Instruct@12fd25f77366fa6b3b4b768ec3050bf629380bac',
-  );
+  const word = await open('smollm2-135m-instruct');
+  expect([word.name, word.gguf]).toEqual([
+    'bartowski/SmolLM2-135M-Instruct-GGUF@09816acd5d99df7be770d85ea30822623dab342c',
+    'SmolLM2-135M-Instruct-Q4_K_M.gguf',
+  ]);
   expect(site.requests).toEqual([]);
   await expect(open('my-model')).rejects.toThrow(/my-model has no config\.json/); // a folder beside the page
 });

@@ -8,8 +8,6 @@ type Raw = Readonly<Record<string, unknown>>;
 export interface PublishedModel {
   readonly config: Raw;
   readonly generation: Raw;
-  /** The files hold the head's matrix, though it is the embedding's. */
-  readonly storesHead?: boolean;
 }
 
 const llama = {
@@ -276,7 +274,6 @@ export const PUBLISHED: Readonly<Record<string, PublishedModel>> = {
       num_key_value_heads: 8,
     },
     generation: qwen3Generation,
-    storesHead: true,
   },
   'tinyllama-1.1b-chat': {
     config: {
@@ -527,7 +524,6 @@ export const PUBLISHED: Readonly<Record<string, PublishedModel>> = {
       num_key_value_heads: 8,
     },
     generation: qwen3Generation,
-    storesHead: true,
   },
   'llama-3.2-3b-instruct': {
     config: {

@@ -12,7 +12,7 @@ export interface PickerHost {
   /** The catalog, and what of it fits here. */
   fits(): Promise<readonly CatalogFit[]>;
   /** Takes a model: a name of the catalog, of the Hub, or an address. @param weights that it fits with, where the usual ones don't */
-  choose(model: string, weights?: Exclude<CatalogFit['weights'], 'auto'>): void;
+  choose(model: string): void;
 }
 
 type Standing = 'kept' | 'fits' | 'unsure' | 'large';
@@ -54,9 +54,9 @@ export function openPicker(frame: HTMLElement, host: PickerHost): void {
       makeButton('quiet', say('close'), () => dialog.close()),
     ),
   ]);
-  const choose = (...chosen: Parameters<PickerHost['choose']>): void => {
+  const choose = (model: string): void => {
     dialog.close();
-    host.choose(...chosen);
+    host.choose(model);
   };
   other.addEventListener('submit', (event) => {
     event.preventDefault();
@@ -93,13 +93,12 @@ function standingOf({ model, missing }: CatalogFit, kept: readonly string[]): St
 
 /** A model: a button where it may be taken, otherwise only what it lacks. */
 function row(fit: CatalogFit, standing: Standing, say: Say, choose: PickerHost['choose']): HTMLElement {
-  const { model, weights, bytes, missing = 0 } = fit;
-  const narrow = weights === 'f16' || weights === 'auto' ? undefined : weights;
+  const { model, bytes, missing = 0 } = fit;
   // What wasn't compared with the repository.
   const about = (field: string): string => (model.unverified.some((name) => name.startsWith(field)) ? '~' : '');
   const standings = {
     kept: say('model_kept'),
-    fits: narrow ? say('model_fits_in', { weights: narrow }) : say('model_fits'),
+    fits: say('model_fits'),
     unsure: say('model_unsure'),
     large: say('model_large', { bytes: formatBytes(missing) }),
   };
@@ -109,7 +108,7 @@ function row(fit: CatalogFit, standing: Standing, say: Say, choose: PickerHost['
       download: about('downloadBytes') + formatBytes(model.downloadBytes),
       memory: about('weightBytes') + formatBytes(bytes),
     }),
-    say(model.gated ? 'model_gated' : 'model_license', { license: model.license }),
+    say('model_license', { license: model.license }),
   ];
   const content = [
     make('span', 'model-name', model.name),
@@ -120,7 +119,7 @@ function row(fit: CatalogFit, standing: Standing, say: Say, choose: PickerHost['
   return make(
     'li',
     '',
-    makeButton('model', content, () => choose(model.name, narrow)),
+    makeButton('model', content, () => choose(model.name)),
   );
 }
 

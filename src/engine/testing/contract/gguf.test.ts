@@ -154,9 +154,11 @@ test('models/tiny-gqa as a Q8_0 GGUF answers as it does', { timeout: 120_000 }, 
     metadata,
     typeOf: (_, shape) => (shape.length > 1 ? 'Q8_0' : undefined),
   });
-  const model = await load([new File([bytes], 'tiny.gguf')], { adapter });
+  // A file of the catalog: what it doesn't say of sampling its makers do.
+  const model = await load([new File([bytes], 'gemma-3-1b-it-Q4_K_M.gguf')], { adapter });
   try {
     expect(model.info).toMatchObject({ hasChatTemplate: true, weights: 'q8', vocabSize: config.vocabSize });
+    expect(model.info.sampling).toEqual({ topP: 0.95, topK: 64 });
     const content = 'lena hid the red needle in the bag . where is the red needle ?';
     const { text, finish_reason } = await model.generate({ messages: [{ role: 'user', content }] }, { maxTokens: 20 })
       .result;
