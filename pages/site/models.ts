@@ -17,7 +17,7 @@ export const USUAL_MODEL = 'smollm2-360m-instruct';
 /** Of the catalog: downloads below 400 MB. */
 const OFFERED = ['smollm2-135m-instruct', USUAL_MODEL, 'qwen3-0.6b'];
 
-/** What the site carries, first whoever published it put in, then models of the catalog. */
+/** What whoever published the site put in, models of the catalog, the smallest first, and the example. */
 export async function offeredModels(): Promise<readonly OfferedModel[]> {
   const catalog = (await models()).filter(({ name }) => OFFERED.includes(name));
   const own = siteModel();
@@ -30,16 +30,16 @@ export async function offeredModels(): Promise<readonly OfferedModel[]> {
           },
         ]
       : []),
-    {
-      model: EMBEDDED_MODEL,
-      name: 'The example',
-      about: 'Trained for this site: 4 MiB, it knows some 270 words and answers questions about short stories.',
-    },
     ...catalog.map(({ name, downloadBytes, license }) => ({
       model: name,
       name,
       about: `${formatBytes(downloadBytes)} from the Hugging Face Hub, licence ${license}. It asks first.`,
     })),
+    {
+      model: EMBEDDED_MODEL,
+      name: 'The example',
+      about: 'Trained for this site: 4 MiB, it knows some 270 words and answers questions about short stories.',
+    },
   ];
 }
 
