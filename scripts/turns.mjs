@@ -129,6 +129,7 @@ export const GROUPS = [
       'the first page has a live chat',
       'a model that was put into the site',
       'the gallery shows texts that run as they are shown',
+      'the playground asks what its address holds',
       "the gallery's extension is one",
       'the chat page opens and answers after one visit',
     ],

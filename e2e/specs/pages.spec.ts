@@ -35,7 +35,7 @@ test('the pages link to each other, and each says where it is', async ({ page })
     ['Results', 'Results'],
     ['Several GPUs', 'What does a second GPU buy?', 'Ranks'],
     ['Join', 'Join a cluster'],
-    ['Play', 'Gallery'],
+    ['Play', 'Play'],
     ['Chat', 'Chat'],
     ['splitkv', 'A language model in one tag'],
     ['Several GPUs', 'What does a second GPU buy?', 'Ranks'],

@@ -103,7 +103,7 @@ test('every page opens below a path, with the same links and nothing from elsewh
   await page.goto(`${url}api/functions/splitkv.load.html`);
   await expect(page.getByText('SplitkvError:')).toBeVisible();
   await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Play' }).click();
-  await expect(page.getByRole('heading', { level: 1 })).toHaveText('Gallery');
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText('Play');
   expect(problems).toEqual([]);
 });
 
@@ -227,7 +227,7 @@ test('the gallery shows texts that run as they are shown', async ({ page }) => {
   const problems = watch(page);
   await page.goto(`${url}gallery.html`);
   await checkAccessibility(page);
-  await page.getByLabel('Model in all of them').selectOption(EMBEDDED_MODEL);
+  await page.getByLabel('Model in all of this page').selectOption(EMBEDDED_MODEL);
   const examples = page.locator('.example');
   const recipes = [...readFileSync('recipes/README.md', 'utf8').matchAll(/^- \[(\w+)\]/gm)].map(([, id]) => id!);
   const titles = recipes.map((id) => readFileSync(`recipes/${id}/README.md`, 'utf8').split('\n')[0]!.replace('# ', ''));
@@ -243,13 +243,42 @@ test('the gallery shows texts that run as they are shown', async ({ page }) => {
   expect(problems).toEqual([]);
 });
 
+test('the playground asks what its address holds, in a form, and writes the program that does', async ({ page }) => {
+  const problems = watch(page);
+  const asked = new URLSearchParams({
+    model: EMBEDDED_MODEL,
+    prompt: `${STORY} ${QUESTIONS[0].question}`,
+    maxTokens: '12',
+  });
+  await page.goto(`${url}gallery.html#playground?${String(asked)}`);
+  const play = page.getByRole('region', { name: 'Playground' });
+  await expect(page.getByLabel('Model in all of this page')).toHaveValue(EMBEDDED_MODEL);
+  await expect(play.getByLabel('Most tokens')).toHaveValue('12');
+  await expect(play.getByRole('region', { name: 'Program' })).toContainText('maxTokens: 12');
+  // Nothing runs before somebody says so.
+  await expect(play.getByRole('region', { name: 'Answer' })).toBeEmpty();
+  await play.getByRole('button', { name: 'Run' }).click();
+  await expect(play.getByRole('status')).toHaveText(/^\d+ tokens, .+ tokens\/s, the first after \d+ ms$/);
+  await expect(play.getByRole('region', { name: 'Answer' })).toHaveText(QUESTIONS[0].answer);
+  await play.getByLabel('Schema of the answer').fill('{"enum": ["in the garden"]');
+  await expect(play.getByRole('status')).toContainText('The schema is no JSON');
+  await play.getByLabel('Schema of the answer').fill('{"enum": ["in the garden"]}');
+  await play.getByRole('button', { name: 'Run' }).click();
+  await expect(play.getByRole('region', { name: 'Answer' })).toHaveText('"in the garden"');
+  expect(new URLSearchParams(new URL(page.url()).hash.split('?')[1]).get('schema')).toBe('{"enum": ["in the garden"]}');
+  await page.reload();
+  await expect(play.getByLabel('Schema of the answer')).toHaveValue('{"enum": ["in the garden"]}');
+  await checkAccessibility(page);
+  expect(problems).toEqual([]);
+});
+
 test("the gallery's extension is one: loaded into the browser, its panel answers", async ({ page }) => {
   await page.goto(`${url}gallery.html`);
   const example = page.locator('#extension');
   const own = join(folder, 'extension');
   cpSync(join(out, 'splitkv'), join(own, 'splitkv'), { recursive: true });
   cpSync(resolve('models/tiny-gqa'), join(own, EMBEDDED_MODEL), { recursive: true });
-  await page.getByLabel('Model in all of them').selectOption(EMBEDDED_MODEL);
+  await page.getByLabel('Model in all of this page').selectOption(EMBEDDED_MODEL);
   for (const [at, name] of (await example.locator('.file > span').allInnerTexts()).entries()) {
     writeFileSync(join(own, name), await example.locator('pre').nth(at).innerText());
   }

@@ -27,7 +27,12 @@ export const PAGES: readonly SitePage[] = [
     about: 'Conversations with any model, which this browser keeps',
     want: 'Chat',
   },
-  { address: 'gallery.html', name: 'Gallery', about: 'Whole programs to copy, for pages and for Node', want: 'Play' },
+  {
+    address: 'gallery.html',
+    name: 'Play',
+    about: 'A playground, and whole programs to copy, for pages and for Node',
+    want: 'Play',
+  },
   {
     address: 'ranks.html',
     name: 'Ranks',

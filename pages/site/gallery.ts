@@ -1,9 +1,10 @@
-/** The gallery: each example's text, and the same text running. */
+/** The page to play on: the playground, and the gallery with each example's text, and the same text running. */
 import { copyOnClick } from '../shared/copy.js';
 import { make } from '../../src/app/shared/dom.js';
 import { element } from '../shared/elements.js';
 import { type Example, EXAMPLES, withModel } from './examples.js';
 import { offeredModels, USUAL_MODEL } from './models.js';
+import { startPlayground } from './playground.js';
 
 const choice = element('model', HTMLSelectElement);
 
@@ -74,5 +75,6 @@ choice.addEventListener('change', () => {
 });
 showModel();
 element('examples', HTMLDivElement).replaceChildren(...views.map(({ node }) => node));
+startPlayground(choice);
 // Sections come after the page has looked for the one that its address names.
 if (location.hash !== '') document.querySelector(`#${CSS.escape(location.hash.slice(1))}`)?.scrollIntoView();

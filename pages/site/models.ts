@@ -33,7 +33,7 @@ export async function offeredModels(): Promise<readonly OfferedModel[]> {
     ...catalog.map(({ name, downloadBytes, license }) => ({
       model: name,
       name,
-      about: `${formatBytes(downloadBytes)} from the Hugging Face Hub, licence ${license}. It asks first.`,
+      about: `${formatBytes(downloadBytes)} from the Hugging Face Hub, licence ${license}, once you say so.`,
     })),
     {
       model: EMBEDDED_MODEL,
