@@ -46,6 +46,7 @@ export async function buildApiReference(out, navigation) {
     excludePrivate: true,
     excludeProtected: true,
     includeVersion: true,
+    searchInDocuments: true,
     highlightLanguages: ['typescript', 'javascript', 'jsx', 'html', 'css', 'json', 'bash', 'shell', 'yaml'],
     navigation: { includeCategories: false, includeGroups: false },
     validation: { notExported: false, invalidLink: true, invalidPath: true },
@@ -62,6 +63,8 @@ export async function buildApiReference(out, navigation) {
     const [name] = Object.entries(ENTRIES).find(([, file]) => moduleOf(file) === module.name) ?? [];
     if (name) module.name = name;
   }
+  // Once every page has its address, which is that of the guide's file.
+  app.renderer.on('beginRender', () => groupGuides(project));
   await app.generateDocs(project, out);
   // TypeDoc takes one stylesheet: the links between the pages look as on the others.
   const styles = join(out, 'assets/custom.css');
@@ -69,6 +72,27 @@ export async function buildApiReference(out, navigation) {
   writeFileSync(styles, links + readFileSync(styles, 'utf8'));
   if (app.logger.hasErrors()) throw new Error('the API reference: TypeDoc found errors, see above');
   linkPages(out);
+}
+
+/** Guides stand in docs/README.md's groups and order, by their titles. */
+function groupGuides(project) {
+  let group = '';
+  const order = [];
+  for (const line of readFileSync(join(root, 'docs/README.md'), 'utf8').split('\n')) {
+    group = /^## (.*)/.exec(line)?.[1] ?? group;
+    const [, path] = /^- \[[^\]]*\]\(([^)]*)\.md\)/.exec(line) ?? [];
+    if (path !== undefined) order.push([group, join('docs', path)]);
+  }
+  const places = new Map();
+  for (const document of project.documents ?? []) {
+    const at = order.findIndex(([, path]) => path === document.name);
+    const [title] = document.content.flatMap(({ text }) => /^# (.*)/m.exec(text)?.slice(1) ?? []);
+    document.name = at >= 0 ? `${order[at][0]}/${title}` : title;
+    places.set(document, at);
+  }
+  const placeOf = (of) => places.get(of) ?? order.length;
+  project.documents?.sort((a, b) => placeOf(a) - placeOf(b));
+  project.childrenIncludingDocuments?.sort((a, b) => placeOf(a) - placeOf(b));
 }
 
 /** Guides link to the source of the site's pages, which TypeDoc copies: they get the pages instead. */

@@ -102,6 +102,12 @@ test('every page opens below a path, with the same links and nothing from elsewh
   }
   await page.goto(`${url}api/functions/splitkv.load.html`);
   await expect(page.getByText('SplitkvError:')).toBeVisible();
+  // Guides stand in groups, and are found by what they say.
+  await expect(page.locator('#tsd-nav-container > li > details > summary')).toContainText(['Start', 'Embed', 'Serve']);
+  await page.locator('#tsd-search-trigger').click();
+  await page.locator('#tsd-search-input').fill('nginx');
+  await expect(page.locator('#tsd-search-results li').first()).toContainText('Operation');
+  await page.keyboard.press('Escape');
   await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Play' }).click();
   await expect(page.getByRole('heading', { level: 1 })).toHaveText('Play');
   expect(problems).toEqual([]);
