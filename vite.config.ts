@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { defineConfig, type Plugin } from 'vite';
-import { navigation, PAGES } from './pages/shared/pages.js';
+import { MARK, navigation, PAGES } from './pages/shared/pages.js';
 import { BESIDE_PAGES } from './scripts/beside_pages.mjs';
 import { bundleWgsl } from './scripts/build_plugins.mjs';
 import { serveFiles } from './src/server/http/static_files.js';
@@ -37,10 +37,7 @@ const HEAD = `
     <meta charset="utf-8" />
     <meta name="viewport" content="width=device-width, initial-scale=1" />
     <meta name="color-scheme" content="light dark" />
-    <link
-      rel="icon"
-      href="data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'><rect width='3' height='8' rx='1' fill='%233b6fd4'/><rect x='5' width='3' height='8' rx='1' fill='%23d4773b'/></svg>"
-    />`;
+    <link rel="icon" href="${MARK}" />`;
 
 /** Heads of pages, what links to them show, and the navigation: in the text, so that nothing moves once scripts have come. */
 const pageHeads = (): Plugin => ({

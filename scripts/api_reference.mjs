@@ -21,10 +21,10 @@ register(
 
 /**
  * @param out the folder, made anew
- * @param navigation what links to the site's pages, a folder above (pages/shared/pages.ts)
+ * @param site of pages/shared/pages.ts: what links to the site's pages, a folder above, and the mark in a tab
  * @throws Error where TypeDoc finds something wrong
  */
-export async function buildApiReference(out, navigation) {
+export async function buildApiReference(out, { navigation, mark }) {
   const { Application, JSX } = await import('typedoc');
   const guides = readdirSync(join(root, 'docs'))
     .filter((name) => name.endsWith('.md'))
@@ -51,7 +51,10 @@ export async function buildApiReference(out, navigation) {
     navigation: { includeCategories: false, includeGroups: false },
     validation: { notExported: false, invalidLink: true, invalidPath: true },
   });
-  app.renderer.hooks.on('head.begin', () => JSX.createElement('meta', { name: 'color-scheme', content: 'light dark' }));
+  app.renderer.hooks.on('head.begin', () => [
+    JSX.createElement('meta', { name: 'color-scheme', content: 'light dark' }),
+    JSX.createElement('link', { rel: 'icon', href: mark }),
+  ]);
   app.renderer.hooks.on('body.begin', (context) =>
     JSX.createElement(JSX.Raw, {
       html: navigation('api/index.html', (address) => context.relativeURL(`../${address}`)),
@@ -95,7 +98,7 @@ function groupGuides(project) {
   project.childrenIncludingDocuments?.sort((a, b) => placeOf(a) - placeOf(b));
 }
 
-/** Guides link to the source of the site's pages, which TypeDoc copies: they get the pages instead. */
+/** Guides link to the source of the site's pages, which TypeDoc copies: they get the pages instead. Parts of a page are told to screen readers. */
 function linkPages(out) {
   const media = join(out, 'media');
   const copied = readdirSync(media).filter((name) => name.endsWith('.html'));
@@ -103,7 +106,10 @@ function linkPages(out) {
   for (const path of readdirSync(out, { recursive: true }).filter((name) => name.endsWith('.html'))) {
     const file = join(out, path);
     const text = readFileSync(file, 'utf8');
-    const linked = text.replaceAll(/href="((?:\.\.\/)*)media\/(\w+\.html)"/g, 'href="$1../$2"');
+    const linked = text
+      .replaceAll(/href="((?:\.\.\/)*)media\/(\w+\.html)"/g, 'href="$1../$2"')
+      .replace('<div class="col-content">', '<div class="col-content" role="main">')
+      .replace('<div class="page-menu">', '<div class="page-menu" role="complementary" aria-label="On this page">');
     if (linked !== text) writeFileSync(file, linked);
   }
 }

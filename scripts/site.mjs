@@ -47,6 +47,9 @@ const copy = (to, wanted) => {
     cpSync(join(from, name), join(out, to, name), { recursive: true });
 };
 copy('models', (name) => name === 'tiny-gqa');
+// Where it is, no page asks in vain for a template in a file of its own.
+const { chat_template } = JSON.parse(readFileSync(join(out, 'models/tiny-gqa/tokenizer_config.json'), 'utf8'));
+writeFileSync(join(out, 'models/tiny-gqa/chat_template.jinja'), chat_template);
 copy('splitkv', (name) => /^(splitkv(?!-node)[\w-]*\.js|THIRD_PARTY_LICENSES\.md)$/.test(name));
 // onnxruntime-web, which the bench page can run beside splitkv: the file that it imports, and what that loads.
 copy('peers/onnxruntime-web', (name) =>
@@ -77,7 +80,7 @@ if (demo !== undefined) {
 }
 await import('./run_typescript.mjs');
 const { buildApiReference } = await import('./api_reference.mjs');
-const { navigation, PAGES } = await import('../pages/shared/pages.ts');
+const { MARK, navigation, PAGES } = await import('../pages/shared/pages.ts');
 if (base !== undefined) {
   cpSync(join(root, 'docs/images/card.png'), join(out, 'card.png'));
   for (const { address } of PAGES.filter(({ address: each }) => !each.includes('/'))) {
@@ -99,5 +102,5 @@ if (base !== undefined) {
     writeFileSync(join(out, address), whole.replace('  </head>', `${metas.join('')}  </head>`));
   }
 }
-await buildApiReference(join(out, 'api'), navigation);
+await buildApiReference(join(out, 'api'), { navigation, mark: MARK });
 console.log(`the site is in ${out}: publish the folder as it is, at any path`);

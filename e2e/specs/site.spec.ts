@@ -108,6 +108,10 @@ test('every page opens below a path, with the same links and nothing from elsewh
   await page.locator('#tsd-search-input').fill('nginx');
   await expect(page.locator('#tsd-search-results li').first()).toContainText('Operation');
   await page.keyboard.press('Escape');
+  for (const guide of ['index', 'documents/docs_chat']) {
+    await page.goto(`${url}api/${guide}.html`);
+    await checkAccessibility(page, ['nested-interactive']); // TypeDoc's folders are links, too
+  }
   await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Play' }).click();
   await expect(page.getByRole('heading', { level: 1 })).toHaveText('Play');
   expect(problems).toEqual([]);

@@ -14,6 +14,10 @@ export interface SitePage {
   readonly want?: Want;
 }
 
+/** The mark, as the address of a picture. */
+export const MARK =
+  "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 8 8'><rect width='3' height='8' rx='1' fill='%233b6fd4'/><rect x='5' width='3' height='8' rx='1' fill='%23d4773b'/></svg>";
+
 /** What the navigation offers, in this order; each leads to the first of its pages. */
 const WANTS = ['Chat', 'Docs', 'Several GPUs', 'Bench', 'Play'] as const;
 type Want = (typeof WANTS)[number];

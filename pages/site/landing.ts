@@ -6,7 +6,6 @@ import '../../src/app/chat/index.js';
 import { copyOnClick } from '../shared/copy.js';
 import { make } from '../../src/app/shared/dom.js';
 import { element } from '../shared/elements.js';
-import { EMBEDDED_MODEL } from '../../models/example.js';
 import { tellStory } from '../shared/site_models.js';
 import { addCodeColours, colourCode } from '../shared/code_colours.js';
 import { keepSite } from '../shared/keep_site.js';
@@ -29,7 +28,7 @@ tellStory(chat);
 
 /** Puts a model into the chat, which says what it would download, and asks. */
 function tryModel(model: string): void {
-  if (model !== EMBEDDED_MODEL) code.textContent = withModel(tag!, model);
+  code.textContent = withModel(tag!, model);
   chat.files = undefined;
   chat.model = model;
 }
