@@ -145,15 +145,18 @@ def text_model(folder, model_type, changes):
         import peft
     except ImportError:
         return
-    # Of all linear layers peft would also take stacks of experts, and Gemma 4's projection of all layers at once.
-    attention = any("experts" in key for key in changes) or "hidden_size_per_layer_input" in changes
-    targets = r".*self_attn\.[a-z_]*proj[a-z_]*" if attention else "all-linear"
-    options = peft.LoraConfig(task_type="CAUSAL_LM", r=6, lora_alpha=5, use_rslora=True, target_modules=targets)
+    stacks = [name for name, value in model.named_parameters() if value.ndim == 3 and "experts" in name]
+    linear = [name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)]
+    targets = r".*(self_attn\.[a-z_]*proj[a-z_]*|embed_tokens)" if stacks else [*linear, "embed_tokens"]
+    options = peft.LoraConfig(
+        task_type="CAUSAL_LM", r=6, lora_alpha=5, use_rslora=True, target_modules=targets, target_parameters=stacks or None
+    )
     adapted = peft.get_peft_model(model.float(), options)
     with torch.no_grad():
         for name, value in adapted.named_parameters():
             if "lora_" in name:
-                value.copy_(torch.randn_like(value) * 0.4 / math.sqrt(value.shape[-1]))
+                inputs = 1 if "embedding_A" in name else value.shape[-1]
+                value.copy_(torch.randn_like(value) * 0.4 / math.sqrt(inputs))
         adapted.save_pretrained(f"{folder}/lora")
         logits = adapted.double()(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
     write(f"{folder}/lora", logits, ids=ids)

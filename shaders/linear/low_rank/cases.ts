@@ -81,7 +81,14 @@ function inputs(problem: LowRankProblem, random: Random): HostArrays {
     places: Uint32Array.from({ length: rows }, (_, slot) => [2, NO_PLACE, 0, 1][slot % 4]!),
     // Some are before those here, some behind.
     ...(problem.experts && {
-      expert_ids: Uint32Array.from({ length: rows * topK }, (_, at) => (at * 5 + Math.floor(at / topK)) % (each + 4)),
+      ids: Uint32Array.from({ length: rows * topK }, (_, at) => (at * 5 + Math.floor(at / topK)) % (each + 4)),
+    }),
+    // Bits that don't count, then an id beyond the table.
+    ...(problem.lookup && {
+      ids: Uint32Array.from(
+        { length: rows },
+        (_, at) => (at << 24) + ((at * 37) % modelInFeatures) + (at === 2 ? modelInFeatures : 0),
+      ),
     }),
     ...(bias ? { bias: random.normals(each * outFeatures) } : {}),
     ...(part === 'add' ? { out: random.normals((groups ? 1 : count) * rows * outStride) } : {}),
@@ -119,6 +126,8 @@ export const suite: KernelSuite<typeof lowRank.bindings, typeof lowRank.params, 
       true,
     ),
     lowRankCase('bias, none, of experts 2 to 4', 'bias', 5, 64, 70, { experts: { ...SOME, xPerSlot: true } }),
+    lowRankCase('lookup of 3 rows among 33', 'down', 3, 33, 0, { lookup: { mask: 0xffffff } }, true),
+    lowRankCase('lookup of 256 rows among 5000', 'down', 256, 5000, 0, { lookup: { mask: 0xffffff } }),
     lowRankCase('down, 256 x 4096', 'down', 256, 4096, 0),
     lowRankCase('bias, 256 x 6144', 'bias', 256, 4096, 6144),
   ],

@@ -36,11 +36,15 @@ export interface LowRankProblem {
     readonly count: number;
     readonly xPerSlot: boolean;
   };
+  /** Of 'down', in place of x: a row's x has a one where its token's id & `mask` says, and zeros. One segment. */
+  readonly lookup?: { readonly mask: number };
   /** Of 'bias': the matrix has one. */
   readonly bias?: boolean;
 }
 
 const THREADS = 64;
+/** Of a row without experts. */
+const ONE_PRODUCT = { topK: 1, first: 0, count: 1, xPerSlot: true };
 
 /** An output's entry of `LowRank` tables: numbers of adapters that have none are beyond every table. */
 export const NO_PLACE = 0xffffffff;
@@ -53,7 +57,7 @@ export const lowRank = defineKernel({
     table: 'read',
     row_info: 'read',
     places: 'read',
-    expert_ids: 'read',
+    ids: 'read',
     bias: 'read',
     out: 'read_write',
   },
@@ -74,14 +78,15 @@ export const lowRank = defineKernel({
     x_divisor: 'u32',
     expert_first: 'u32',
     expert_count: 'u32',
+    id_mask: 'u32',
   },
-  plan({ part, segments, modelInFeatures, groups, experts, ...problem }: LowRankProblem, { limits }) {
+  plan({ part, segments, modelInFeatures, groups, experts, lookup, ...problem }: LowRankProblem, { limits }) {
     const { rows, outFeatures, xStride, xOffset = 0, outStride, bias = false } = problem;
     const { total, align, first = 0, count = total - first } = segments;
     const { start, end } = segmentRange(modelInFeatures, segments);
     const width = part === 'down' ? end - start : outFeatures;
     const own = groups && !groups.shared;
-    const topK = experts?.topK ?? 1;
+    const { topK, ...each } = experts ?? ONE_PRODUCT;
     const most = limits.maxComputeWorkgroupsPerDimension;
     if (rows * topK > most)
       throw limitError(`low_rank: ${rows} rows of ${topK} experts each exceed ${most} workgroups: use smaller steps`);
@@ -93,6 +98,7 @@ export const lowRank = defineKernel({
         BIAS: bias,
         GROUPED: groups !== undefined,
         EXPERTS: experts !== undefined,
+        LOOKUP: lookup !== undefined,
       },
       params: {
         rows,
@@ -108,9 +114,10 @@ export const lowRank = defineKernel({
         factor_group: own ? width : 0,
         group_stride: groups?.stride ?? 0,
         top_k: topK,
-        x_divisor: experts && !experts.xPerSlot ? topK : 1,
-        expert_first: experts?.first ?? 0,
-        expert_count: experts?.count ?? 1,
+        x_divisor: each.xPerSlot ? 1 : topK,
+        expert_first: each.first,
+        expert_count: each.count,
+        id_mask: lookup?.mask ?? 0,
       },
       grid: (step) => [
         part === 'down' ? outFeatures : ceilDiv(outFeatures, THREADS),

@@ -2,6 +2,7 @@
 //
 //   DOWN:  out[s][r][j] = sum_{k in segment s} A[j][k] x[r][k]
 //   ADDS:  out[s][r][n] += sum_j B[n][j] x[s][r][first[n] + j]
+//   LOOKUP: out[r][j] = A[j][ids[r] & id_mask], of DOWN: x has a one there, and zeros; 0 for ids beyond A's columns
 //   else:  out[r][n] = bias[n] + sum_j B[n][j] x[r][first[n] + j], what a linear kernel adds as the bias of a row
 //
 // GROUPED: instead of segments, a product each of parts of a row of x (DOWN), and of out (ADDS), that lie `group_stride` apart:
@@ -17,7 +18,7 @@
 //           B^T [rank][factor_stride]
 // table:    by the adapter's place: (where A is, where B is, width of A x, most elements of it that an output reads)
 // row_info: [rows]: (position, slot)
-// expert_ids: u32 [rows][top_k], of which expert_first .. expert_first + expert_count - 1 are here
+// ids:      u32 [rows][top_k], experts', of which expert_first .. expert_first + expert_count - 1 are here; LOOKUP: [rows], tokens'
 // places:   by slot: of its adapter; 0xffffffff without one
 // bias:     [out_features] f32
 // out:      f32 [segment_count][rows][out_stride]; ADDS and GROUPED: [rows][out_stride]
@@ -31,13 +32,14 @@ const ADDS: bool = false; // variant
 const BIAS: bool = false; // variant
 const GROUPED: bool = false; // variant
 const EXPERTS: bool = false; // variant
+const LOOKUP: bool = false; // variant
 
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read> factors: array<f32>;
 @group(0) @binding(2) var<storage, read> table: array<vec4<u32>>;
 @group(0) @binding(3) var<storage, read> row_info: array<vec2<u32>>;
 @group(0) @binding(4) var<storage, read> places: array<u32>;
-@group(0) @binding(5) var<storage, read> expert_ids: array<u32>;
+@group(0) @binding(5) var<storage, read> ids: array<u32>;
 @group(0) @binding(6) var<storage, read> bias: array<f32>;
 @group(0) @binding(7) var<storage, read_write> out: array<f32>;
 
@@ -58,6 +60,7 @@ struct Params {
   x_divisor: u32,
   expert_first: u32,
   expert_count: u32,
+  id_mask: u32,
 }
 @group(0) @binding(8) var<uniform> params: Params;
 
@@ -66,7 +69,7 @@ var<workgroup> partials: array<f32, 64>;
 /// Counted from the first one here; experts before it wrap around to large numbers.
 fn expert_of(row: u32) -> u32 {
   if (EXPERTS) {
-    return expert_ids[row] - params.expert_first;
+    return ids[row] - params.expert_first;
   }
   return 0u;
 }
@@ -113,6 +116,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     var k = thread;
     let a = entry.x + group.x * params.factor_stride + start.x;
+    if (LOOKUP) {
+      if (thread == 0u) {
+        let token = ids[row] & params.id_mask;
+        let value = factors[a + min(token, params.factor_stride - 1u)];
+        out[piece * params.out_stride + group.x] = select(0.0, value, token < params.factor_stride);
+      }
+      return;
+    }
     let first = row / params.x_divisor * params.x_stride + params.x_offset + start.y;
     var sum = 0.0;
     for (var left = steps(k, length, 64u); left > 0u; left--) {

@@ -80,12 +80,12 @@ function ofExperts(
 function productsOf(problem: LowRankProblem, inputs: HostArrays): Product[] {
   const { groups, experts } = problem;
   if (groups) return ofGroups(problem, groups);
-  return experts ? ofExperts(problem, experts, inputs['expert_ids']!) : ofSegments(problem);
+  return experts ? ofExperts(problem, experts, inputs['ids']!) : ofSegments(problem);
 }
 
 /** Float64, straight from the equations; what isn't written is left undefined. */
 export function reference(problem: LowRankProblem, inputs: HostArrays): Expected {
-  const { rows, part, outFeatures, segments, outStride, bias, groups, experts } = problem;
+  const { rows, part, outFeatures, segments, outStride, bias, groups, experts, lookup } = problem;
   const [x, factors, table] = [inputs['x']!, inputs['factors']!, inputs['table']!];
   const length = (groups?.count ?? numberOf(segments)) * rows * (experts?.topK ?? 1) * outStride;
   const out = part === 'add' ? [...inputs['out']!] : Array.from<number>({ length });
@@ -95,8 +95,14 @@ export function reference(problem: LowRankProblem, inputs: HostArrays): Expected
     const [a, b, width, rank] =
       of.expert === undefined ? [0, 0, 0, 0] : [0, 1, 2, 3].map((at) => table[entry + at] ?? 0);
     /** Of A's row n by x. */
-    const down = (n: number): number =>
-      range(0, of.length).reduce((sum, k) => sum + factors[a! + n * of.stride + of.factors + k]! * x[of.x + k]!, 0);
+    const down = (n: number): number => {
+      const token = lookup && inputs['ids']![of.row]! % (lookup.mask + 1);
+      if (token !== undefined) return token < of.length ? factors[a! + n * of.stride + token]! : 0;
+      return range(0, of.length).reduce(
+        (sum, k) => sum + factors[a! + n * of.stride + of.factors + k]! * x[of.x + k]!,
+        0,
+      );
+    };
     /** Of B's row n by A x, with what it is added to. */
     const up = (n: number): number => {
       const from = b! + of.factors + n;

@@ -12,9 +12,11 @@ import {
 } from '../../loader/index.js';
 import { type LowRankPair, targetsOf } from '../../model/adapters/targets.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
+import { WRAPPED } from '../../model/weights/stored_names.js';
 import { modelMap } from '../../model/weights/model_map.js';
 import { expectedTensors } from '../../model/weights/weight_map.js';
 import type { AdapterGiven, AdapterPart } from '../contracts/api.js';
+import { readStackedPairs } from './stacked_pairs.js';
 
 const CONFIG = 'adapter_config.json';
 const WEIGHTS = 'adapter_model.safetensors';
@@ -26,10 +28,19 @@ export interface StoredPair {
   /** Of the pair, in the reader's index. */
   readonly a: string;
   readonly b: string;
-  /** The model's tensor itself, which PEFT saves with adapters of the head: frozen, so of it only the shape counts. */
+  /** The model's tensor itself, which PEFT saves with adapters of the head or the embedding: frozen, so of it only the shape counts. */
   readonly base?: string;
-  /** Of b a, for its rank. */
-  scaleOf(rank: number): number;
+  /** Of b a, for its rank. @param parameter of the module, where the pair is beside one */
+  scaleOf(rank: number, parameter?: string): number;
+}
+
+/** How pairs of a file are read: `read` gives all rows of a tensor. */
+export interface PairReading {
+  readonly reader: TensorReader;
+  readonly config: ModelConfig;
+  /** Of the adapter. */
+  readonly scale: number;
+  read(name: string, rows: number): Promise<Float32Array>;
 }
 
 /** An adapter's files, read as far as their names. */
@@ -68,19 +79,38 @@ export async function readAdapter(
     const source = await openSource(from, signal, { ...network, mustHave: CONFIG });
     const { reader, pairs: stored } =
       source.gguf === undefined
-        ? await openPeft(source, signal)
+        ? await openPeft(source, config, signal)
         : await (await import('./gguf_adapter.js')).openGgufAdapter(source, source.gguf, config, signal);
+    const read = async (name: string, rows: number): Promise<Float32Array> => {
+      const values = await reader.readRows(name, 0, rows, { signal });
+      const at = values.findIndex((value) => !Number.isFinite(value));
+      if (at < 0) return values;
+      throw formatError(`tensor '${name}' of ${source.name} holds ${values[at]}: the file is damaged`);
+    };
+    const reading: PairReading = { reader, config, scale, read };
     for (const pair of stored) {
       throwIfAborted(signal, 'reading an adapter');
-      const tensor = `${pair.module}.weight`;
+      const names = ownNames(pair.module).map((name) => `${name}.weight`);
+      const tensor = names.find((name) => tensors.has(name)) ?? '';
       const shape = tensors.get(tensor)?.shape;
-      if (!shape) throw unknownModule(source, pair.module, [...tensors.keys()]);
-      const read = await readPair(reader, pair, tensor, shape, scale, signal);
-      pairs.set(tensor, [...(pairs.get(tensor) ?? []), read]);
+      const made = shape ? [await readPair(reading, pair, tensor, shape)] : await readStackedPairs(reading, pair);
+      if (!made) throw unknownModule(source, pair.module, [...tensors.keys()]);
+      for (const each of made) pairs.set(each.tensor, [...(pairs.get(each.tensor) ?? []), each]);
     }
   }
   return [...pairs.values()].map(joined);
 }
+
+/** What a module may be here that an adapter calls so: of a model beside images or without its head, or as transformers 5 has it. */
+const ownNames = (module: string): string[] =>
+  [['', ''], ...WRAPPED, ['', 'model.']]
+    .filter(([before]) => module.startsWith(before))
+    .map(([before, own]) => own + module.slice(before.length))
+    .flatMap((name) => [
+      name,
+      name.replace('.mlp.gate', '.block_sparse_moe.gate'),
+      name.replace(/\.router$/, '.router.layer'),
+    ]);
 
 function unknownModule(source: Source, module: string, tensors: readonly string[]): Error {
   const ends = [...new Set(tensors.map((name) => name.split('.').at(-2)!))];
@@ -91,25 +121,18 @@ function unknownModule(source: Source, module: string, tensors: readonly string[
 }
 
 async function readPair(
-  reader: TensorReader,
+  { reader, config: { tensors, embeddingScale }, scale, read }: PairReading,
   { a, b, base, scaleOf }: StoredPair,
   tensor: string,
   [rows = 0, columns = 0]: readonly number[],
-  scale: number,
-  signal: AbortSignal | undefined,
 ): Promise<LowRankPair> {
   const rank = matrixShape(reader.entry(a)).rows;
   reader.expectTensor(a, [rank, columns]);
   reader.expectTensor(b, [rows, rank]);
-  if (base !== undefined) reader.expectTensor(base, [rows, columns]);
-  const read = async (name: string, count: number): Promise<Float32Array<ArrayBuffer>> => {
-    const values = await reader.readRows(name, 0, count, { signal });
-    const at = values.findIndex((value) => !Number.isFinite(value));
-    if (at >= 0)
-      throw formatError(`tensor '${name}' of ${reader.source.name} holds ${values[at]}: the file is damaged`);
-    return values;
-  };
-  const factor = scale * scaleOf(rank);
+  const embeds = tensor === `${tensors.embedding}.weight`;
+  // The embedding's table has tokens as rows.
+  if (base !== undefined) reader.expectTensor(base, embeds ? [columns, rows] : [rows, columns]);
+  const factor = scale * scaleOf(rank) * (embeds ? embeddingScale : 1);
   return { tensor, rank, a: await read(a, rank), b: (await read(b, rows)).map((value) => value * factor) };
 }
 
@@ -132,43 +155,51 @@ function joined(pairs: readonly LowRankPair[]): LowRankPair {
 }
 
 /** What is put before the names of modules, by transformers and by PEFT. */
-const PAIR = /^base_model\.model\.(.+)\.(lora_[AB]|base_layer)\.weight$/;
+const PAIR = /^base_model\.model\.((.+?)(?:\.base_layer)*)\.(?:(?:lora_[AB]|base_layer)\.weight|lora_embedding_[AB])$/;
 /** Changes of the base model's own weights that go with an adapter and aren't in it. */
 const CHANGES_BASE = /^(pissa|olora|corda|loftq|lora_ga)/;
 
 /** @throws SplitkvError */
-async function openPeft(source: Source, signal: AbortSignal | undefined): Promise<StoredAdapter> {
+async function openPeft(
+  source: Source,
+  { tieWordEmbeddings: tied }: ModelConfig,
+  signal: AbortSignal | undefined,
+): Promise<StoredAdapter> {
   const config = await readJson(source, CONFIG, signal);
   const scaleOf = peftScale(config, source.name);
   if ((await source.size(WEIGHTS, signal)) === undefined)
     throw ioError(`${source.name} has no ${WEIGHTS} (PEFT writes it: save_pretrained(FOLDER))`);
   const index = await readTensorIndex(source, signal, WEIGHTS);
-  const modules = new Set<string>();
+  const modules = new Map<string, string>();
   const { ensure_weight_tying: ties } = config as Readonly<Record<string, unknown>>;
   for (const name of index.tensors.keys()) {
-    const module = PAIR.exec(name)?.[1];
-    if (module === undefined)
+    const [, place, module] = PAIR.exec(name) ?? [];
+    if (place === undefined || module === undefined)
       throw unsupportedError(
-        `${source.name}: tensor '${name}' is no low-rank pair of a linear layer: whole weights, biases, embeddings and DoRA's ` +
-          'magnitudes in adapters are not supported',
+        `${source.name}: tensor '${name}' is no low-rank pair: whole weights, biases and DoRA's magnitudes in adapters are not ` +
+          'supported',
       );
-    modules.add(module);
-    if (ties === true && /(^|\.)lm_head$/.test(module))
-      throw unsupportedError(
-        `${source.name}: '${module}' is tied to the embeddings (ensure_weight_tying), which adapters can't change here: train the ` +
-          'head without',
-      );
+    modules.set(place, module);
   }
   if (modules.size === 0) throw formatError(`${source.name}: the adapter is empty`);
-  const pairs = [...modules].map((module): StoredPair => {
-    const tensorOf = (part: string): string => `base_model.model.${module}.${part}.weight`;
-    const base = tensorOf('base_layer');
+  const has = (end: string): boolean => [...index.tensors.keys()].some((name) => name.endsWith(end));
+  if (ties === true && tied && has('.lora_embedding_A') && !has('lm_head.lora_A.weight'))
+    throw formatError(
+      `${source.name}: it has no pair of the head, which ensure_weight_tying says: save it with a later PEFT`,
+    );
+  const pairs = [...modules].map(([place, module]): StoredPair => {
+    const tensorOf = (part: string): string => `base_model.model.${place}.${part}`;
+    const base = tensorOf('base_layer.weight');
+    const halfOf = (half: string): string => {
+      const ofTokens = tensorOf(`lora_embedding_${half}`);
+      return index.tensors.has(ofTokens) ? ofTokens : tensorOf(`lora_${half}.weight`);
+    };
     return {
       module,
-      a: tensorOf('lora_A'),
-      b: tensorOf('lora_B'),
+      a: halfOf('A'),
+      b: halfOf('B'),
       ...(index.tensors.has(base) && { base }),
-      scaleOf: (rank) => scaleOf(module, rank),
+      scaleOf: (rank, parameter) => scaleOf([module, parameter].filter(Boolean).join('.'), rank),
     };
   });
   return { reader: new TensorReader(source, index), pairs };
@@ -183,11 +214,16 @@ const NEUTRAL: Readonly<Record<string, readonly unknown[]>> = {
   lora_bias: [false],
   use_qalora: [false],
   modules_to_save: [],
-  target_parameters: [],
   trainable_token_indices: [],
   layer_replication: [],
   alora_invocation_tokens: [],
+  use_bdlora: [],
+  arrow_config: [],
+  kasa_config: [],
+  monteclora_config: [],
 };
+/** What patterns are read: names, a dot of which may be any character, and any others between. */
+const NAMES = /^\^?(?:[\w-]|\\?\.)*(?:\.\*(?:[\w-]|\\?\.)*){0,2}$/;
 const isEmpty = (value: unknown): boolean => value == null || (Array.isArray(value) && value.length === 0);
 
 /** alpha / r, or alpha / sqrt(r). @throws SplitkvError */
@@ -203,11 +239,15 @@ function peftScale(config: unknown, name: string): (module: string, rank: number
       `${CONFIG} of ${name}: init_lora_weights is ${show(init)}: the adapter is of a changed base model. Convert it (PEFT: ` +
         'save_pretrained with path_initial_model_for_weight_conversion)',
     );
-  const alphas = Object.entries(isObject(patterns) ? patterns : {});
-  const special = alphas.find(([key]) => /[^\w.-]/.test(key));
-  if (special) throw unsupportedError(`${CONFIG} of ${name}: alpha_pattern ${show(special[0])} is no name of modules`);
+  const given = Object.entries(isObject(patterns) ? patterns : {});
+  const special = given.find(([key]) => !NAMES.test(key));
+  if (special)
+    throw unsupportedError(
+      `${CONFIG} of ${name}: alpha_pattern ${show(special[0])}: expected names of modules, '.*' in them at most twice`,
+    );
+  const alphas = given.map(([key, value]) => [new RegExp(`^(?:.*\\.)?(?:${key})$`), value] as const);
   return (module, rank) => {
-    const own = alphas.find(([key]) => module === key || module.endsWith(`.${key}`))?.[1] ?? alpha;
+    const own = alphas.find(([key]) => key.test(module))?.[1] ?? alpha;
     if (typeof own === 'number' && Number.isFinite(own)) return own / (rslora === true ? Math.sqrt(rank) : rank);
     throw formatError(`${CONFIG} of ${name}: lora_alpha is ${show(own)}; expected a number`);
   };

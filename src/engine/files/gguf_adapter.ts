@@ -7,6 +7,7 @@ import {
   type Source,
   type TensorEntry,
   TensorReader,
+  transposedView,
 } from '../../loader/index.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { ggufNames } from '../../model/families/registry.js';
@@ -50,6 +51,7 @@ export async function openGgufAdapter(
   const architecture = await ggufArchitecture({ ...gguf, metadata: base });
   const named = (half: 'a' | 'b'): ReadonlyMap<string, TensorEntry> =>
     ggufTensorIndex({ ...gguf, metadata: base, tensors: halves[half] }, architecture, config).tensors;
+  const { embedding } = config.tensors;
   const [ofA, ofB] = [named('a'), named('b')];
   const starts = new Set([...ofB].flatMap(([name, { start }]) => (name.endsWith('.weight') ? start : [])));
   const strange = [...halves.b].find(([, { start }]) => !starts.has(start));
@@ -58,9 +60,14 @@ export async function openGgufAdapter(
   const pairs = [...ofB].map(([tensor, entry]): StoredPair => {
     const module = tensor.slice(0, -'.weight'.length);
     const [a, b] = [`${module}.lora_a`, `${module}.lora_b`];
-    const { slice, ...plain } = ofA.get(tensor) ?? {};
-    // What isn't made is ordered rows.
-    if ('start' in plain) tensors.set(a, { ...plain, ...(plain.isMade && slice && { slice }), name: a });
+    const ofModel = ofA.get(tensor);
+    if (ofModel) {
+      const { slice, ...plain } = ofModel;
+      // What isn't made is ordered rows.
+      const columns = { ...plain, ...(plain.isMade && slice && { slice }) };
+      // Of the embedding, A has tokens as rows.
+      tensors.set(a, { ...(module === embedding ? transposedView(columns, { first: 0, step: 1 }) : columns), name: a });
+    }
     tensors.set(b, { ...entry, name: b });
     return { module, a, b, scaleOf: (rank) => (alpha === 0 ? 1 : alpha / rank) };
   });

@@ -11,6 +11,7 @@ import { adapterToGguf, mergedWeights, type RandomAdapter, randomAdapter } from 
 import { makeRandomModel, type RandomModel, type RandomModelOptions } from '../../model/testing/random_model.js';
 import type { GenerateResult, LoadOptions } from '../contracts/api.js';
 import { load } from '../faces/load.js';
+import { readAdapter } from '../files/adapter_files.js';
 import { Adapters } from './adapters.js';
 import { EngineServingModel, serve } from '../faces/serving_model.js';
 import { openRunner } from '../testing/open_runner.js';
@@ -67,6 +68,7 @@ const pair = (rows: number, columns: number, fill = 0.1, module = q) =>
   }));
 
 const lmHead = 'base_model.model.lm_head';
+const embedding = 'base_model.model.model.embed_tokens';
 /** The head itself, as PEFT saves it beside its pair. */
 const headOf = (rows: number) => ({
   name: `${lmHead}.base_layer.weight`,
@@ -97,9 +99,9 @@ describe('requests of different adapters', () => {
   ];
   test.each<{ of?: RandomModelOptions; some?: RegExp; plan?: LoadOptions }>([
     {},
-    { some: /lm_head\.weight$/, plan: { speculate: 'ngram' } },
+    { some: /(embed_tokens|lm_head)\.weight$/, plan: { speculate: 'ngram' } },
     { some: /lm_head\.weight$/, plan: { plan: 'tp', ranks: 2 } },
-    { some: /lm_head\.weight$/, plan: { plan: 'adp', ranks: 2, speculate: 'ngram' } },
+    { some: /(embed_tokens|lm_head)\.weight$/, plan: { plan: 'adp', ranks: 2, speculate: 'ngram' } },
     ...drawn(lone, 1, 'lone adapters'),
   ])(
     'alone and together, preempted too: the same; none: as without any (%o)',
@@ -282,10 +284,14 @@ describe('adapters of a loaded model', () => {
       [edited(one, {}, pair(64, 64, Infinity)), /holds Infinity/],
       [edited(one, {}, pair(64, 64).slice(1)), /has no tensor '.*q_proj.lora_A.weight'/],
       [
-        edited(one, {}, pair(320, 64, 1, 'base_model.model.model.embed_tokens')),
-        /changes 'model.embed_tokens', which isn't a matrix .* down_proj, lm_head\): merge it into the weights/,
+        edited(one, {}, pair(320, 64, 1, 'base_model.model.model.vision_tower.blocks.0.fc1')),
+        /changes 'model.vision_tower.blocks.0.fc1', which isn't a matrix .* lm_head\): merge it into the weights/,
       ],
-      [edited(one, { ensure_weight_tying: true }, pair(320, 64, 1, lmHead)), /'lm_head' is tied to the embeddings/],
+      [edited(one, {}, pair(320, 64, 1, embedding)), /lora_A.weight' .* has shape \[4, 64\]; expected \[4, 320\]/],
+      [
+        edited(one, {}, pair(64, 64, 1, 'base_model.model.model.layers.0.mlp.experts')),
+        /changes 'model.layers.0.mlp.experts'/,
+      ],
       [
         edited(one, {}, [...pair(320, 64, 1, lmHead), headOf(322)]),
         /base_layer.weight' .* has shape \[322, 64\]; expected \[320, 64\]/,
@@ -303,7 +309,9 @@ describe('adapters of a loaded model', () => {
       [edited(one, { peft_type: 'IA3' }), /peft_type is "IA3"/],
       [edited(one, { init_lora_weights: 'pissa_niter_4' }), /of a changed base model/],
       [edited(one, { lora_alpha: '8' }), /lora_alpha is "8"; expected a number/],
-      [edited(one, { alpha_pattern: { '.*q_proj': 3 } }), /alpha_pattern ".\*q_proj" is no name/],
+      [edited(one, { alpha_pattern: { '(q|k)_proj': 3 } }), /alpha_pattern "\(q\|k\)_proj": expected names/],
+      [edited(one, { alpha_pattern: { '.*a.*b.*c': 3 } }), /expected names of modules, '\.\*' in them at most twice/],
+      [edited(one, { kasa_config: { beta: 1 } }), /kasa_config is {"beta":1}/],
       [filesOf(new Map([...one.files].slice(1))), /has no adapter_config.json/],
       [filesOf(new Map([...one.files].slice(0, 1))), /has no adapter_model.safetensors/],
     ];
@@ -317,10 +325,41 @@ describe('adapters of a loaded model', () => {
       expect(await running).toEqual(alone);
       await model.adapters.add('head', edited(one, {}, [...pair(320, 64, 0.1, lmHead), headOf(320)]));
       expect(model.adapters.list).toHaveLength(3);
+      // As they are called in a model for images too, in one without its head, and here.
+      const renamed = [];
+      for (const before of ['model.language_model.', 'language_model.model.', '', 'model.']) {
+        const module = `base_model.model.${before}layers.1.self_attn.o_proj`;
+        await model.adapters.add('renamed', edited(one, {}, pair(64, 64, 0.3, module)));
+        renamed.push(await text(model.generate(somePrompt(20), { ...options, adapter: 'renamed' }).result));
+        await model.adapters.remove('renamed');
+      }
+      expect(renamed).toEqual(Array(4).fill(renamed[3]));
+      expect(renamed[3]).not.toEqual(
+        await text(model.generate(somePrompt(20), { maxTokens: 60, ignoreEos: true }).result),
+      );
     } finally {
       await model.dispose();
     }
     await expect(open({ adapters: { wrong: wrong[0]![0] } })).rejects.toThrow(/expected \[4, 64\]/);
+  });
+
+  test('of a tied head and embedding: by themselves, or as they say both', async () => {
+    const { config } = makeRandomModel({ seed: 51, config: { tie_word_embeddings: true } });
+    const turned = pair(64, 320, 0.1, embedding).map((half) => ({
+      ...half,
+      name: half.name.replace(/lora_([AB])\.weight/, 'lora_embedding_$1'),
+    }));
+    const read = async (...[json, tensors]: [object, ReturnType<typeof pair>]) =>
+      (await readAdapter([{ from: edited(one, json, tensors) }], config, {})).map(({ tensor }) => tensor);
+    const [table, head] = ['model.embed_tokens.weight', 'lm_head.weight'];
+    expect(await read({}, turned)).toEqual([table]);
+    const ties = { ensure_weight_tying: true };
+    expect(await read(ties, pair(64, 64))).toHaveLength(1);
+    expect(await read(ties, [...turned, ...pair(320, 64, 0.1, lmHead)])).toEqual([table, head]);
+    await expect(read(ties, turned)).rejects.toThrow(/no pair of the head, which ensure_weight_tying says/);
+    const whole = { name: `${embedding}.base_layer.weight`, dtype: 'F32' as const, data: new Float32Array(320 * 64) };
+    expect(await read({}, [...turned, { ...whole, shape: [320, 64] }])).toEqual([table]);
+    await expect(read({}, [...turned, { ...whole, shape: [64, 320] }])).rejects.toThrow(/expected \[320, 64\]/);
   });
 
   test('have room in the memory that ranks may take, or are refused', { timeout: 120_000 }, async () => {
@@ -345,7 +384,22 @@ describe('GGUF adapters', async () => {
     {
       name: 'qwen2, its head',
       options: { seed: 62, config: { model_type: 'qwen2', tie_word_embeddings: false } },
-      targets: /(_proj|lm_head)\.weight$/,
+      targets: /(_proj|lm_head|embed_tokens)\.weight$/,
+    },
+    {
+      name: 'granite, its embedding, times a number',
+      options: {
+        seed: 67,
+        config: {
+          model_type: 'granite',
+          embedding_multiplier: 12,
+          attention_multiplier: 0.25,
+          residual_multiplier: 0.22,
+          logits_scaling: 6,
+          tie_word_embeddings: false,
+        },
+      },
+      targets: /(q_proj|embed_tokens)\.weight$/,
     },
     {
       name: 'minicpm3',

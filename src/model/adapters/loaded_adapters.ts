@@ -1,4 +1,5 @@
 import type { LinearGroupedProblem } from '../../../shaders/linear/linear_grouped/index.js';
+import { SEGMENT_SHIFT } from '../../base/kv_units.js';
 import { lowRank, type LowRankProblem, NO_PLACE } from '../../../shaders/linear/low_rank/index.js';
 import { known, limitError } from '../../base/errors.js';
 import { sum } from '../../base/lists.js';
@@ -11,7 +12,7 @@ import { type RowAdapters, type RowBuffers, Scratch } from '../layers/rows.js';
 import type { RankRecorder } from '../layers/world.js';
 import type { Matrix } from '../weights/matrix.js';
 import type { MatrixSpec } from '../weights/weight_map.js';
-import { type LowRankPair, packPairs } from './targets.js';
+import { EMBEDDED, type LowRankPair, packPairs } from './targets.js';
 
 /** What tells rows their adapters, of the whole rank. */
 export interface SlotsOfRows {
@@ -34,6 +35,13 @@ export interface Grouped extends Pick<
   readonly sharedUp: boolean;
 }
 
+/** Rows of tokens, as they are embedded without adapters: f32 [rows][outStride]. */
+interface Embedded extends Pick<LowRankProblem, 'outFeatures' | 'outStride'> {
+  readonly tokens: Tensor;
+  readonly vocabSize: number;
+  readonly out: Buffer;
+}
+
 /** Of the rows of an expert, with their padding. */
 interface OfExperts extends Required<Pick<LowRankProblem, 'xStride' | 'outFeatures' | 'experts'>> {
   readonly x: Buffer;
@@ -54,7 +62,8 @@ interface AdaptedMatrix {
  * different adapters, or of none, run together. What rows without one get is what they get without any, to the bit.
  *
  * Column-parallel: each rank has all of A and its rows of B, and the matrix adds B A x as a row's bias. Row-parallel: each has A's
- * columns of its segments and all of B, and a segment's sum gets B A x of the segment, before they are added in order.
+ * columns of its segments and all of B, and a segment's sum gets B A x of the segment, before they are added in order. Embedding: each
+ * that runs rows of the first layer has all of both, and adds to a row once it is embedded.
  */
 export class LoadedAdapters {
   readonly #matrices: ReadonlyMap<string, AdaptedMatrix>;
@@ -171,12 +180,12 @@ export class LoadedAdapters {
     { role, rows, adapters }: AdaptedRows,
     { width, factors, table }: AdaptedMatrix,
     shared: Pick<LowRankProblem, 'segments' | 'modelInFeatures' | 'experts'>,
-    of: Pick<LowRankProblem, 'xStride' | 'xOffset' | 'groups'>,
-    { x, ids }: { readonly x: Buffer; readonly ids?: Buffer },
+    of: Pick<LowRankProblem, 'xStride' | 'xOffset' | 'groups' | 'lookup'>,
+    { x, ids }: { readonly x?: Buffer; readonly ids?: Tensor },
     pieces: number,
   ) {
     const down = adapters.scratch.createBuffer(`${role} adapters down`, pieces * rows * width * 4);
-    const tensors = { factors, table, row_info: adapters.rowInfo, places: this.slots.places, expert_ids: ids };
+    const tensors = { factors, table, row_info: adapters.rowInfo, places: this.slots.places, ids };
     const first = { ...shared, ...of, rows, part: 'down', outFeatures: width, outStride: width } as const;
     recorder.dispatch(lowRank, first, { ...tensors, x, out: down });
     return (
@@ -209,6 +218,16 @@ export class LoadedAdapters {
     return out;
   }
 
+  /** Records what rows' adapters add to what their tokens are embedded as. */
+  recordEmbedded(recorder: RankRecorder, buffers: AdaptedRows, embedded: Embedded): void {
+    const own = this.#matrices.get(EMBEDDED);
+    if (!own) return;
+    const { tokens: ids, vocabSize: modelInFeatures, out, ...shape } = embedded;
+    const of = { xStride: 1, lookup: { mask: (1 << SEGMENT_SHIFT) - 1 } };
+    const up = this.#recordDown(recorder, buffers, own, { segments: ONE_SEGMENT, modelInFeatures }, of, { ids }, 1);
+    up({ part: 'add', ...shape }, { out });
+  }
+
   dispose(): void {
     for (const buffer of this.#headBuffers) buffer.dispose();
     for (const { factors, table } of this.#matrices.values()) for (const buffer of [factors, table]) buffer.dispose();
@@ -217,7 +236,7 @@ export class LoadedAdapters {
 
 /** What a program records in place of matrices alone. */
 export type Adapters = Pick<LoadedAdapters, 'addsTo' | 'record'> &
-  Partial<Pick<LoadedAdapters, 'ofHead' | 'recordGrouped' | 'biasOfExperts' | 'dispose'>>;
+  Partial<Pick<LoadedAdapters, 'ofHead' | 'recordGrouped' | 'recordEmbedded' | 'biasOfExperts' | 'dispose'>>;
 
 /** The projection of what is added and normalised before it: others than the matrix read that. */
 export function settled(

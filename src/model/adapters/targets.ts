@@ -28,15 +28,21 @@ export interface LowRankPair {
   readonly b: Float32Array;
 }
 
+/** The table of the embedding by columns: [hidden, vocabulary]. What an adapter adds to a token's is B times its column of A. */
+export const EMBEDDED = 'embedded tokens';
+
 /**
- * The matrices that adapters may change: all of layers, and the output head. A tied one is the embedding table to the model, but a
- * tensor of its own to adapters, whose head changes no embedding.
+ * The matrices that adapters may change: all of layers, what their inputs are projected by, the output head, and the embedding, whole on
+ * each rank that runs rows of the first layer. A tied head is the embedding table to the model, but to adapters both are tensors of
+ * their own.
  */
 export function targetsOf(
-  { layers, head }: Pick<ModelMap, 'layers' | 'head'>,
-  { tensors, tieWordEmbeddings: tied }: Pick<ModelConfig, 'tensors' | 'tieWordEmbeddings'>,
+  { layers, perLayer, head }: Pick<ModelMap, 'layers' | 'perLayer' | 'head'>,
+  { tensors, tieWordEmbeddings: tied, hiddenSize, vocabSize }: ModelConfig,
 ): MatrixSpec[] {
-  const own = [...specsIn(layers)].filter(isMatrixSpec);
+  const own = [...specsIn([layers, perLayer])].filter(isMatrixSpec);
+  if (layers.some(({ index }) => index === 0))
+    own.push({ name: EMBEDDED, inFeatures: vocabSize, parts: [allRows(`${tensors.embedding}.weight`, hiddenSize)] });
   // Encoders have none.
   if (!head || (tied && tensors.head === tensors.embedding)) return own;
   const parts = head.matrix.parts.map((part) => ({ ...part, tensor: `${tensors.head}.weight` }));

@@ -14,6 +14,8 @@ export interface RandomAdapterOptions {
   /** Keys of adapter_config.json, over the usual ones. */
   readonly config?: Record<string, unknown>;
   readonly dtype?: 'F32' | 'F16';
+  /** Experts' pairs are saved beside stacks of all, as those of `target_parameters`. */
+  readonly stacked?: true;
 }
 
 export interface RandomPair {
@@ -37,7 +39,7 @@ const PROJECTIONS = /\.\w+_proj\.weight$/;
 /** Random pairs beside a model's projections, large enough to matter. */
 export function randomAdapter(
   { weights }: Pick<RandomModel, 'weights'>,
-  { seed, rank = 4, targets = PROJECTIONS, config = {}, dtype = 'F32' }: RandomAdapterOptions,
+  { seed, rank = 4, targets = PROJECTIONS, config = {}, dtype = 'F32', stacked }: RandomAdapterOptions,
 ): RandomAdapter {
   const random = new Random(seed);
   const pairs = [...weights].flatMap(([tensor, { shape }]): RandomPair[] => {
@@ -57,20 +59,81 @@ export function randomAdapter(
     bias: 'none',
     target_modules: [...new Set(pairs.map(({ tensor }) => tensor.split('.').at(-2)))],
     modules_to_save: null,
+    // Of gate and up side by side.
+    ...(stacked && { alpha_pattern: { '.*\\.gate_up_proj': 4 * rank } }),
     ...config,
   };
-  const tensors = pairs.flatMap(({ tensor, rows, columns, a, b }) => {
-    const name = `base_model.model.${tensor.replace(/\.weight$/, '')}`;
-    return [
-      { name: `${name}.lora_A.weight`, dtype, shape: [rank, columns], data: a },
-      { name: `${name}.lora_B.weight`, dtype, shape: [rows, rank], data: b },
-    ];
-  });
+  const single = stacked ? pairs.filter((pair) => !isExperts(pair)) : pairs;
+  const tensors = [
+    ...single.flatMap((pair) => savedPair(pair, rank)),
+    ...(stacked ? savedStacks(pairs, rank) : []),
+  ].map(({ name, ...tensor }) => ({ ...tensor, name: `base_model.model.${name}`, dtype }));
   const files = new Map([
     ['adapter_config.json', new TextEncoder().encode(JSON.stringify(json))],
     ['adapter_model.safetensors', writeSafetensors(tensors)],
   ]);
   return { rank, pairs, files };
+}
+
+interface SavedTensor {
+  readonly name: string;
+  readonly shape: readonly [number, number];
+  readonly data: Float32Array;
+}
+
+const isExperts = ({ tensor }: RandomPair): boolean => /experts\.\d+\./.test(tensor);
+
+/** PEFT has the embedding the other way round: B A [hidden, vocabulary]. */
+function savedPair({ tensor, rows, columns, a, b }: RandomPair, rank: number): SavedTensor[] {
+  const name = tensor.replace(/\.weight$/, '');
+  if (isEmbedding(tensor))
+    return [
+      { name: `${name}.lora_embedding_A`, shape: [rank, rows], data: turned(b, rows, rank) },
+      { name: `${name}.lora_embedding_B`, shape: [columns, rank], data: turned(a, rank, columns) },
+    ];
+  return [
+    { name: `${name}.lora_A.weight`, shape: [rank, columns], data: a },
+    { name: `${name}.lora_B.weight`, shape: [rows, rank], data: b },
+  ];
+}
+
+const isEmbedding = (tensor: string): boolean => tensor.endsWith('embed_tokens.weight');
+
+function turned(of: Float32Array, rows: number, columns: number): Float32Array {
+  return new Float32Array(of.length).map((_, at) => of[(at % rows) * columns + Math.floor(at / rows)]!);
+}
+
+/**
+ * As PEFT's ParamWrapper computes it: delta[e] = B'[:, :, e] A'[e], of lora_A as A' [experts, rank, inputs] and lora_B as B' [outputs, rank,
+ * experts]. Gate and up are one parameter: their ranks side by side, and zeros where B would mix them. Of a module's parameters the one
+ * wrapped first lies within.
+ */
+function savedStacks(pairs: readonly RandomPair[], rank: number): SavedTensor[] {
+  const places = [...new Set(pairs.filter(isExperts).map(({ tensor }) => tensor.replace(/\.\d+\.\w+\.weight$/, '')))];
+  return places.flatMap((place) =>
+    [['gate_proj', 'up_proj'], ['down_proj']].flatMap((parts, within): SavedTensor[] => {
+      const of = (expert: number, part: string) =>
+        pairs.find(({ tensor }) => tensor === `${place}.${expert}.${part}.weight`);
+      const { rows, columns } = of(0, parts[0]!)!;
+      const experts = pairs.filter(({ tensor }) => tensor.startsWith(`${place}.`) && tensor.includes(parts[0]!)).length;
+      const [ranks, outputs] = [rank * parts.length, rows * parts.length];
+      const a = new Float32Array(experts * ranks * columns);
+      const b = new Float32Array(outputs * ranks * experts);
+      for (let expert = 0; expert < experts; expert++)
+        for (const [index, part] of parts.entries()) {
+          const pair = of(expert, part)!;
+          a.set(pair.a, (expert * parts.length + index) * rank * columns);
+          for (let row = 0; row < rows; row++)
+            for (let j = 0; j < rank; j++)
+              b[((index * rows + row) * ranks + index * rank + j) * experts + expert] = pair.b[row * rank + j]!;
+        }
+      const name = within === 0 ? `${place}.base_layer` : place;
+      return [
+        { name: `${name}.lora_A.weight`, shape: [experts * ranks, columns], data: a },
+        { name: `${name}.lora_B.weight`, shape: [outputs, ranks * experts], data: b },
+      ];
+    }),
+  );
 }
 
 /** W + scale b a, summed in float64. */
@@ -98,15 +161,14 @@ export function adapterToGguf(
   alpha: number,
 ): Uint8Array<ArrayBuffer> {
   const isOut = (tensor: string): boolean => tensor.endsWith('linear_attn.out_proj.weight');
-  const isStacked = ({ tensor }: RandomPair): boolean => /experts\.\d+\./.test(tensor);
   const contents = (of: readonly RandomPair[], half: (pair: RandomPair) => ReferenceTensor) =>
     ggufContents(config, new Map(of.map((pair) => [pair.tensor, half(pair)])));
   const ofB = ({ tensor, rows, columns, b }: RandomPair): ReferenceTensor => ({
     shape: [rows, rank],
     data: isOut(tensor) ? new Float32Array(rows * columns) : b,
   });
-  const single = pairs.filter((pair) => !isStacked(pair));
-  const stacked = pairs.filter(isStacked);
+  const single = pairs.filter((pair) => !isExperts(pair));
+  const stacked = pairs.filter(isExperts);
   const { metadata, tensors } = contents(single, ofB);
   const stacksOfA = contents(stacked, ({ columns, a }) => ({ shape: [rank, columns], data: a })).tensors;
   const stacksOfB = contents(stacked, ofB).tensors;
@@ -120,6 +182,11 @@ export function adapterToGguf(
     [
       ...tensors.flatMap((tensor, index): GgufTensor[] => {
         const { columns, a, b, tensor: of } = single[index]!;
+        if (isEmbedding(of))
+          return [
+            { ...tensor, name: `${tensor.name}.lora_a` },
+            { name: `${tensor.name}.lora_b`, shape: [columns, rank], data: turned(a, rank, columns) },
+          ];
         const values = isOut(of);
         return [
           { name: `${tensor.name}.lora_a`, shape: [rank, columns], data: values ? inTiles(config, columns, a) : a },

@@ -15,7 +15,7 @@ import type { VisionConfig } from '../config/vision_config.js';
 import { type ExpertNames, numbered } from '../config/tensor_names.js';
 
 /** What a checkpoint puts before the names of a model's tensors (images beside the text, another head), and what stands there without. */
-const WRAPPED = [
+export const WRAPPED = [
   ['language_model.', ''],
   ['model.language_model.', 'model.'],
   ['model.text_model.', 'model.'],

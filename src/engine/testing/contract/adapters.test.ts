@@ -119,7 +119,7 @@ interface MergedCase {
   readonly load?: LoadOptions;
 }
 
-const HEAD = /(\.\w+_proj|^lm_head)\.weight$/;
+const HEAD = /(\.\w+_proj|^lm_head|embed_tokens)\.weight$/;
 
 const merged: readonly MergedCase[] = [
   {
@@ -136,6 +136,21 @@ const merged: readonly MergedCase[] = [
     scale: 2,
     weights: 'q8',
     load: { plan: 'tp', ranks: 4 },
+  },
+  {
+    name: 'qwen2, the embedding alone, whose head is tied, q8, three ranks',
+    model: contractModels.qwen2,
+    of: { seed: 22, rank: 5, targets: /embed_tokens\.weight$/ },
+    scale: 2,
+    weights: 'q8',
+    load: { plan: 'tp', ranks: 3 },
+  },
+  {
+    name: 'qwen3_moe, stacks of experts, two ranks',
+    model: { ...contractModels.qwen3_moe, config: { ...contractModels.qwen3_moe.config, num_experts_per_tok: 6 } },
+    of: { seed: 23, rank: 3, targets: /(experts\.\d+\.\w+_proj|embed_tokens)\.weight$/, stacked: true },
+    scale: 2,
+    load: { plan: 'ep', ranks: 2 },
   },
   {
     name: 'gemma4, a tied head whose logits are bounded, variants for GPUs',
@@ -156,7 +171,7 @@ const merged: readonly MergedCase[] = [
   {
     name: 'qwen3, q and v alone, q4, alphas of their own',
     model: contractModels.qwen3,
-    of: { seed: 3, targets: /[qv]_proj\.weight$/, config: { alpha_pattern: { q_proj: 12, v_proj: 12 } } },
+    of: { seed: 3, targets: /[qv]_proj\.weight$/, config: { alpha_pattern: { '.*\\.q_proj': 12, v_proj: 12 } } },
     scale: 3,
     weights: 'q4',
   },
@@ -280,7 +295,7 @@ const merged: readonly MergedCase[] = [
         vocab_size_per_layer_input: 320,
       },
     },
-    of: { seed: 18, targets: /layers\.\d+\.(\w+\.\w+_proj|per_layer_\w+)\.weight$/ },
+    of: { seed: 18, targets: /(layers\.\d+\.(\w+\.\w+_proj|per_layer_\w+)|per_layer_model_projection)\.weight$/ },
     scale: 2,
     load: { variants: 'hardware' },
   },
@@ -374,7 +389,7 @@ describe('the bits of one rank, of rows with adapters and without', () => {
       const options: RandomModelOptions = models[name];
       const made = makeRandomModel(options);
       const targets =
-        /(self_attn\.\w+_(proj|mqa)|linear_attn\.\w+|conv\.\w+_proj|layers\.[01]\.\w+\.\w+_proj|lm_head)\.weight$/;
+        /(self_attn\.\w+_(proj|mqa)|linear_attn\.\w+|conv\.\w+_proj|layers\.[01]\.\w+\.\w+_proj|lm_head|embed_tokens)\.weight$/;
       const some = /(experts\.[05]\.down|self_attn\.(q|q_b|kv_b|o)|conv\.in|linear_attn\.out)_proj\.weight$/;
       const adapters = {
         one: filesOf(randomAdapter(untied(made), { seed: 7, targets }).files),

@@ -50,13 +50,22 @@ export class VocabParallelEmbedding {
     return embeddingRoutes(world.all, world.plan, config.vocabSize, buffers.role);
   }
 
-  /** Embedding rows into `x`; nothing on ranks of later stages. */
+  /** Embedding rows into `x`, and what their adapters add; nothing on ranks of later stages. */
   record(recorder: RankRecorder, scaleBy = 1): void {
+    if (!this.#embeds) return;
+    const { world, buffers, hiddenStride: outStride } = this;
+    const { vocabSize, hiddenSize: outFeatures } = this.config;
+    const { adapters, x: out } = buffers;
+    const tokens = blockOf(world, buffers, buffers.tokens, 4);
+    this.#recordRows(recorder, tokens, scaleBy);
+    const embedded = { tokens, vocabSize, out, outFeatures, outStride };
+    if (adapters) adapters.loaded()?.recordEmbedded?.(recorder, { ...buffers, adapters }, embedded);
+  }
+
+  #recordRows(recorder: RankRecorder, tokens: Tensor, scaleBy: number): void {
     const { world, buffers, hiddenStride } = this;
     const parts = this.#parts;
-    if (!this.#embeds) return;
     if (!parts) {
-      const tokens = blockOf(world, buffers, buffers.tokens, 4);
       this.#recordTable(recorder, { tokens, out: buffers.x, outStride: hiddenStride, scaleBy });
       return;
     }
