@@ -1,7 +1,9 @@
 import { beforeAll, expect, test } from 'vitest';
 import { loadFamilies, parseModelConfig } from '../families/registry.js';
 import { PUBLISHED } from '../testing/published_configs.js';
-import { encoderSpecs } from '../vision/encoder_specs.js';
+import { embedderSpecs } from '../vision/embedder_specs.js';
+import { encoderSpecs, placesTable } from '../vision/encoder_specs.js';
+import type { SamplesConfig } from './sound_config.js';
 import { weightBytes } from '../weights/model_map.js';
 import { expectedTensors, specsIn } from '../weights/weight_map.js';
 import { imageRows, patchesOf, patchOrder } from './vision_config.js';
@@ -280,6 +282,56 @@ test.each(Object.entries(models))('%s, as published', (_, { config: raw, rows, p
   expect(Math.abs(weightBytes(config, 'f16').parameters / 1e6 - millions)).toBeLessThan(1);
 });
 
+/** As published, but for what doesn't count. */
+const unified = {
+  model_type: 'gemma4_unified',
+  image_token_id: 258880,
+  audio_token_id: 258881,
+  text_config: {
+    model_type: 'gemma4_unified_text',
+    attention_k_eq_v: true,
+    global_head_dim: 512,
+    head_dim: 256,
+    hidden_size: 3840,
+    hidden_size_per_layer_input: 0,
+    intermediate_size: 15360,
+    num_attention_heads: 16,
+    num_global_key_value_heads: 1,
+    num_hidden_layers: 48,
+    num_key_value_heads: 8,
+    sliding_window: 1024,
+    use_bidirectional_attention: 'vision',
+    vocab_size: 262144,
+  },
+  vision_config: {
+    mm_embed_dim: 3840,
+    mm_posemb_size: 1120,
+    model_patch_size: 48,
+    num_soft_tokens: 280,
+    output_proj_dims: 3840,
+    patch_size: 16,
+    pooling_kernel_size: 3,
+  },
+  audio_config: { audio_embed_dim: 640 },
+};
+
+test('Gemma 4 12B: each of its numbers is read', () => {
+  const config = parseModelConfig(unified);
+  const [vision, sound] = [config.vision!, config.sound as SamplesConfig];
+  const specs = [vision, sound].flatMap((of) => [...specsIn(embedderSpecs(of, config.hiddenSize))]);
+  const numbers = [...expectedTensors(specs).values()].reduce((sum, each) => sum + each.numbers, 0);
+  const places = placesTable(vision)!.shape.reduce((a, b) => a * b);
+  // Keys that are values are held twice.
+  const twice = 8 * 512 * 3840;
+  // As the Hub counts them.
+  expect(weightBytes(config, 'f16').parameters - twice + numbers + places).toBe(11_959_730_224);
+  expect(vision).toMatchObject({ patch: 48, merge: 1, runs: 280, windowedRuns: true });
+  const { use_bidirectional_attention: _, ...text } = unified.text_config;
+  expect(parseModelConfig({ ...unified, text_config: text }).vision).toHaveProperty('runs');
+  const causal = { ...text, use_bidirectional_attention: null };
+  expect(parseModelConfig({ ...unified, text_config: causal }).vision).not.toHaveProperty('runs');
+});
+
 test('patches that are joined lie side by side', () => {
   const shape = { image: 4, patch: 1, merge: 2 };
   expect(patchOrder(shape, [4, 4])).toEqual([0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15]);
@@ -321,14 +373,10 @@ test('what is refused of an encoder: texts are not', () => {
   expect(misfit({ ...gemma4, text_config: { ...text, pad_token_id: 3 } })).toMatch(/pad_token_id 3 /);
   const narrow = { ...gemma4.vision_config, position_embedding_size: 100 };
   expect(() => parseModelConfig({ ...gemma4, vision_config: narrow })).toThrow(/position_embedding_size is 100/);
-  const unified = {
-    model_type: 'gemma4_unified',
-    text_config: { model_type: 'gemma4_unified_text' },
-    vision_config: { mm_embed_dim: 3840 },
-    audio_config: { audio_embed_dim: 640 },
-  };
-  expect(misfit(unified)).toMatch(/model_type "gemma4_unified" .* only its text/);
-  expect(parseModelConfig(unified).soundMisfit).toMatch(/samples without an encoder/);
+  const patches = { ...unified.vision_config, output_proj_dims: 2048 };
+  expect(misfit({ ...unified, vision_config: patches })).toMatch(/output_proj_dims 2048 .* 3840/);
+  const wide = { ...unified.vision_config, num_soft_tokens: 1120 };
+  expect(misfit({ ...unified, vision_config: wide })).toMatch(/num_soft_tokens 1120 .* at most the window of 1024/);
   const lfm2 = models['LFM2-VL 450M'].config;
   expect(misfit({ ...lfm2, projector_hidden_act: 'relu' })).toMatch(/projector_hidden_act "relu" .* is gelu/);
   expect(misfit({ ...lfm2, vision_feature_layer: -2 })).toMatch(/vision_feature_layer -2 .* all layers/);

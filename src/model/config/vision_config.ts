@@ -32,7 +32,10 @@ export interface VisionConfig {
   readonly clipped?: boolean;
   /** The GGUF file that has it, where it isn't the decoder's. */
   readonly file?: string;
-  /** The layers, of patches in the order of `patchOrder`. It has no vocabulary. */
+  /**
+   * The layers, of patches in the order of `patchOrder`; where it has none, each patch becomes a row by itself (vision/embedder.ts). It has
+   * no vocabulary.
+   */
   readonly tower: ModelConfig;
 }
 
@@ -284,6 +287,30 @@ export function parseGemma4Vision(config: ConfigReader, rows: number): Omit<Visi
   };
 }
 
+/** Gemma 4 12B's: no layers, and patches as large as a row. @param rows of a picture, at most */
+export function parseGemma4Patches(config: ConfigReader, rows: number): Omit<VisionConfig, 'imageToken' | 'mark'> {
+  const width = { mm_embed_dim: 3840, output_proj_dims: 3840 };
+  config.setDefaults({ patch_size: 16, pooling_kernel_size: 3, mm_posemb_size: 1120, rms_norm_eps: 1e-6, ...width });
+  const patch = config.integer('patch_size') * config.integer('pooling_kernel_size', { max: 16 });
+  const hiddenSize = config.integer('mm_embed_dim');
+  for (const [key, expected] of [
+    ['output_proj_dims', hiddenSize],
+    ['model_patch_size', patch],
+  ] as const) {
+    const value = config.optionalInteger(key) ?? expected;
+    if (value !== expected) throw config.unsupported(key, value, `${expected}, as the other sizes make it`);
+  }
+  const side = Math.ceil(Math.sqrt(rows));
+  return {
+    kind: 'all rows',
+    image: side * patch,
+    patch,
+    merge: 1,
+    places: { side: config.integer('mm_posemb_size', { min: rows }), by: 'axes' },
+    tower: towerOf(hiddenSize, side, { kind: 'rms', eps: config.positive('rms_norm_eps') }, []),
+  };
+}
+
 /**
  * Layers with biases everywhere, and an MLP without a gate, unless `layerOf` makes others of them.
  * @param keys what numbers are called
@@ -317,19 +344,22 @@ function parseTower(
   };
   const width = config.integer('intermediate_size');
   const one = layerOf(gqa, { kind: 'plain', width, activation: 'gelu_tanh', bias: true });
-  return {
-    architecture: 'siglip',
-    hiddenSize,
-    vocabSize: 32,
-    maxPositions: side * side,
-    norm,
-    tieWordEmbeddings: true,
-    embeddingScale: 1,
-    residualScale: 1,
-    logitScale: 1,
-    eosTokenIds: [],
-    bosTokenId: null,
-    layers: range(0, config.integer(keys.layers, { min: 1, max: 256 })).map(() => one),
-    tensors,
-  };
+  const layers = range(0, config.integer(keys.layers, { min: 1, max: 256 })).map(() => one);
+  return towerOf(hiddenSize, side, norm, layers);
 }
+
+const towerOf = (hiddenSize: number, side: number, norm: NormConfig, layers: ModelConfig['layers']): ModelConfig => ({
+  architecture: 'siglip',
+  hiddenSize,
+  vocabSize: 32,
+  maxPositions: side * side,
+  norm,
+  tieWordEmbeddings: true,
+  embeddingScale: 1,
+  residualScale: 1,
+  logitScale: 1,
+  eosTokenIds: [],
+  bosTokenId: null,
+  layers,
+  tensors,
+});

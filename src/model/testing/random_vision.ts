@@ -10,7 +10,7 @@ import type { ReferenceTensor, WeightMap } from './reference/reference.js';
 import type { ReferenceSound } from './reference/sound.js';
 import type { ReferenceTower } from './reference/vision.js';
 
-/** A small SmolVLM, Gemma 3, Qwen3.5, Qwen3-VL, LFM2-VL or Gemma 4 of random weights. */
+/** A small SmolVLM, Gemma 3, Qwen3.5, Qwen3-VL, LFM2-VL or Gemma 4 (also as the 12B) of random weights. */
 export interface RandomVision {
   config: ModelConfig;
   /** The text part's config.json. */
@@ -25,14 +25,14 @@ export interface RandomVision {
 }
 
 export interface RandomVisionOptions {
-  kind?: 'idefics3' | 'gemma3' | 'qwen3_5' | 'qwen3_vl' | 'lfm2_vl' | 'gemma4';
+  kind?: 'idefics3' | 'gemma3' | 'qwen3_5' | 'qwen3_vl' | 'lfm2_vl' | 'gemma4' | 'gemma4_unified';
   seed?: number;
   /** Of the text part's config.json. */
   text?: Record<string, unknown>;
   tower?: Partial<ReferenceTower>;
   scale?: number;
   imageToken?: number;
-  /** Of Gemma 4: an encoder of sound, too. */
+  /** Of Gemma 4: sound, too; of the 12B its `out` is how many samples are a row. */
   sound?: Partial<ReferenceSound>;
 }
 
@@ -108,6 +108,17 @@ const GEMMA4 = {
   final_logit_softcapping: 30,
 };
 
+/** As the 12B is: without those, and keys that are values. */
+const UNIFIED = {
+  model_type: 'gemma4_unified_text',
+  num_kv_shared_layers: 0,
+  hidden_size_per_layer_input: 0,
+  vocab_size_per_layer_input: undefined,
+  attention_k_eq_v: true,
+  num_global_key_value_heads: 1,
+  sliding_window: 11,
+};
+
 /** What is special in a family's texts, the placeholder first. */
 const SPECIAL = {
   idefics3: [
@@ -127,6 +138,7 @@ const SPECIAL = {
     ...range(1, 3).flatMap((row) => range(1, 4).map((column) => `<|img_row_${row}_col_${column}|>`)),
   ],
   gemma4: ['<|image|>', '<|image>', '<image|>', '<|audio|>', '<|audio>', '<audio|>'],
+  gemma4_unified: ['<|image|>', '<|image>', '<image|>', '<|audio|>', '<|audio>', '<audio|>'],
 };
 /** What its template puts where a picture is. */
 const MARK = {
@@ -136,6 +148,7 @@ const MARK = {
   qwen3_vl: '<|vision_start|><|image_pad|><|vision_end|>',
   lfm2_vl: '<image>',
   gemma4: '<|image|>',
+  gemma4_unified: '<|image|>',
 };
 
 const SOUND: ReferenceSound = {
@@ -189,24 +202,33 @@ export function makeRandomVision({
   seed = 1,
   text = {},
   tower: changes = {},
-  scale = kind === 'gemma4' ? 3 : 2,
+  scale = kind.startsWith('gemma4') ? 3 : 2,
   imageToken = 300,
   sound: hearing,
 }: RandomVisionOptions = {}): RandomVision {
   const gemma = kind === 'gemma3';
   const lfm2 = kind === 'lfm2_vl';
-  const gemma4 = kind === 'gemma4';
+  const unified = kind === 'gemma4_unified';
+  const gemma4 = kind === 'gemma4' || unified;
   const qwen = kind === 'qwen3_5' || kind === 'qwen3_vl' ? QWEN[kind] : undefined;
   const own = {
     ...(qwen && { layers: 4, places: 5, taps: kind === 'qwen3_vl' ? [0, 2] : [] }),
     ...(lfm2 && { places: 5, inner: 72, normed: true }),
     ...(gemma4 && { patch: 4, places: 40, rows: 8, clipped: true }),
+    ...(unified && { hidden: 72, eps: 1e-5 }),
     ...changes,
   };
   const tower = { hidden: 64, heads: 4, layers: 2, width: 96, image: 32, patch: 8, eps: 1e-6, ...own };
   const { hidden, heads, layers, width, image, patch } = tower;
   const decoder = makeRandomModel({
-    config: { ...(gemma && GEMMA), ...qwen, ...(lfm2 && LFM2), ...(gemma4 && GEMMA4), ...text },
+    config: {
+      ...(gemma && GEMMA),
+      ...qwen,
+      ...(lfm2 && LFM2),
+      ...(gemma4 && GEMMA4),
+      ...(unified && UNIFIED),
+      ...text,
+    },
     seed,
   });
   const random = new Random(seed + 1000);
@@ -231,10 +253,13 @@ export function makeRandomVision({
   };
   const textWidth = decoder.config.hiddenSize;
   if (qwen) addQwen();
+  else if (unified) addPatches();
   else if (gemma4) addGemma4();
   else addSiglip();
   const sound = hearing && { ...SOUND, ...hearing };
-  if (sound) addSound(sound);
+  if (sound && unified)
+    add('model.embed_audio.embedding_projection.weight', [textWidth, sound.out], 2 / Math.sqrt(sound.out));
+  else if (sound) addSound(sound);
   function addSound({ hidden: own, heads: parts, layers: count, channels, taps, out, clipped }: ReferenceSound): void {
     const at = 'model.audio_tower';
     for (const [layer, rows] of channels.entries()) {
@@ -334,6 +359,17 @@ export function makeRandomVision({
     }
     add('model.embed_vision.embedding_projection.weight', [textWidth, hidden], 2 / Math.sqrt(hidden));
   }
+  function addPatches(): void {
+    const { places = 0 } = tower as ReferenceTower;
+    const at = 'model.vision_embedder';
+    const pixels = 3 * (patch * scale) ** 2;
+    norm(`${at}.patch_ln1`, pixels);
+    linear(`${at}.patch_dense`, hidden, pixels, 1.5);
+    norm(`${at}.patch_ln2`);
+    add(`${at}.pos_embedding`, [places, 2, hidden], 0.7);
+    norm(`${at}.pos_norm`);
+    add('model.embed_vision.embedding_projection.weight', [textWidth, hidden], 2 / Math.sqrt(hidden));
+  }
   function addSiglip(): void {
     const prefix = gemma
       ? 'vision_tower.vision_model'
@@ -374,11 +410,14 @@ export function makeRandomVision({
         }
       : gemma4
         ? {
-            model_type: 'gemma4',
-            architectures: ['Gemma4ForConditionalGeneration'],
+            model_type: kind,
+            architectures: [`Gemma4${unified ? 'Unified' : ''}ForConditionalGeneration`],
             image_token_id: imageToken,
-            vision_soft_tokens_per_image: own.rows,
-            ...(sound && { audio_token_id: imageToken + 3, audio_config: audioConfig(sound) }),
+            ...(!unified && { vision_soft_tokens_per_image: own.rows }),
+            ...(sound && {
+              audio_token_id: imageToken + 3,
+              audio_config: unified ? { audio_embed_dim: sound.out, rms_norm_eps: sound.eps } : audioConfig(sound),
+            }),
           }
         : lfm2
           ? {
@@ -413,34 +452,46 @@ export function makeRandomVision({
           deepstack_visual_indexes: own.taps,
           out_hidden_size: textWidth,
         }
-      : gemma4
+      : unified
         ? {
-            model_type: 'gemma4_vision',
-            hidden_size: hidden,
-            intermediate_size: width,
-            num_hidden_layers: layers,
-            num_attention_heads: heads,
-            num_key_value_heads: heads,
-            head_dim: hidden / heads,
-            hidden_activation: 'gelu_pytorch_tanh',
+            model_type: 'gemma4_unified_vision',
+            mm_embed_dim: hidden,
+            output_proj_dims: hidden,
+            mm_posemb_size: own.places,
+            num_soft_tokens: own.rows,
             patch_size: patch,
             pooling_kernel_size: scale,
-            position_embedding_size: own.places,
+            model_patch_size: patch * scale,
             rms_norm_eps: tower.eps,
-            rope_parameters: { rope_theta: 100, rope_type: 'default' },
-            standardize: own.standardized ?? false,
-            use_clipped_linears: own.clipped,
           }
-        : {
-            model_type: gemma ? 'siglip_vision_model' : lfm2 ? 'siglip2_vision_model' : 'idefics3',
-            hidden_size: hidden,
-            intermediate_size: width,
-            num_hidden_layers: layers,
-            num_attention_heads: heads,
-            ...(lfm2 ? { num_patches: (own.places ?? 0) ** 2 } : { image_size: image }),
-            patch_size: patch,
-            layer_norm_eps: tower.eps,
-          },
+        : gemma4
+          ? {
+              model_type: 'gemma4_vision',
+              hidden_size: hidden,
+              intermediate_size: width,
+              num_hidden_layers: layers,
+              num_attention_heads: heads,
+              num_key_value_heads: heads,
+              head_dim: hidden / heads,
+              hidden_activation: 'gelu_pytorch_tanh',
+              patch_size: patch,
+              pooling_kernel_size: scale,
+              position_embedding_size: own.places,
+              rms_norm_eps: tower.eps,
+              rope_parameters: { rope_theta: 100, rope_type: 'default' },
+              standardize: own.standardized ?? false,
+              use_clipped_linears: own.clipped,
+            }
+          : {
+              model_type: gemma ? 'siglip_vision_model' : lfm2 ? 'siglip2_vision_model' : 'idefics3',
+              hidden_size: hidden,
+              intermediate_size: width,
+              num_hidden_layers: layers,
+              num_attention_heads: heads,
+              ...(lfm2 ? { num_patches: (own.places ?? 0) ** 2 } : { image_size: image }),
+              patch_size: patch,
+              layer_norm_eps: tower.eps,
+            },
   };
   const stored = [
     ...[...decoder.weights].map(

@@ -220,6 +220,69 @@ export function gemma4Rows(
   return rows;
 }
 
+/** The same of a Gemma 4 12B's. */
+export type UnifiedMistake =
+  | 'channels first'
+  | 'lines before columns'
+  | 'no places'
+  | 'no norm before'
+  | 'no norm behind'
+  | 'pixels from -1';
+
+/**
+ * Rows of a Gemma 4 12B's decoder for a picture, in float64, from transformers' modeling_gemma4_unified.py, by squares of scale by scale
+ * patches in lines.
+ * @param pixels of 0 to 1, [height][width][3]
+ */
+export function gemma4PatchRows(
+  weights: WeightMap,
+  tower: ReferenceTower,
+  scale: number,
+  textWidth: number,
+  pixels: ArrayLike<number>,
+  [width, height]: readonly [width: number, height: number],
+  mistake?: UnifiedMistake,
+): Vector[] {
+  const { hidden, eps, places = 0 } = tower;
+  const tensor = lookupIn(weights);
+  const at = 'model.vision_embedder';
+  const side = tower.patch * scale;
+  const norm = (name: string, x: Vector): Vector => {
+    const [weight, bias] = ['weight', 'bias'].map((part) => tensor(`${at}.${name}.${part}`, x.length));
+    const mean = x.reduce((a, b) => a + b) / x.length;
+    const variance = x.reduce((sum, value) => sum + (value - mean) ** 2, 0) / x.length;
+    return x.map((value, i) => ((value - mean) / Math.sqrt(variance + 1e-5)) * weight![i]! + bias![i]!);
+  };
+  const dense = tensor(`${at}.patch_dense.weight`, hidden, 3 * side * side);
+  const bias = tensor(`${at}.patch_dense.bias`, hidden);
+  const table = tensor(`${at}.pos_embedding`, places, 2, hidden);
+  const project = tensor('model.embed_vision.embedding_projection.weight', textWidth, hidden);
+  const ones = new Float32Array(hidden).fill(1);
+  const rows: Vector[] = [];
+  for (let line = 0; line < height / side; line++)
+    for (let column = 0; column < width / side; column++) {
+      const values = new Float64Array(3 * side * side);
+      for (let y = 0; y < side; y++)
+        for (let x = 0; x < side; x++)
+          for (let c = 0; c < 3; c++) {
+            const to = mistake === 'channels first' ? (c * side + y) * side + x : (y * side + x) * 3 + c;
+            const value = pixels[((line * side + y) * width + column * side + x) * 3 + c]!;
+            values[to] = mistake === 'pixels from -1' ? 2 * value - 1 : value;
+          }
+      const given = mistake === 'no norm before' ? values : norm('patch_ln1', values);
+      const dim = matVec(dense, given, bias);
+      const embedded = mistake === 'no norm behind' ? dim : norm('patch_ln2', dim);
+      const [first, second] = mistake === 'lines before columns' ? [line, column] : [column, line];
+      const placed = embedded.map((value, i) =>
+        mistake === 'no places'
+          ? value
+          : value + table[2 * first * hidden + i]! + table[(2 * second + 1) * hidden + i]!,
+      );
+      rows.push(matVec(project, rmsNorm(norm('pos_norm', placed), ones, eps)));
+    }
+  return rows;
+}
+
 /** Behind the last norm, by patch, row by row: modeling_siglip.py. */
 export function siglipStates(
   weights: WeightMap,
