@@ -383,16 +383,16 @@ def gemma4_unified(folder, images=(), sounds=(), sees="vision", vision={}, audio
     write(folder, logits, ids=ids, **{key: count for key, count in media.items() if count})
 
 
-def qwen(folder, kind, sections, text, **tower):
+def qwen(folder, kind, sections, text, mean=(0.5, 0.5, 0.5), **tower):
     processor = processor_of("qwen2_vl")(
         patch_size=8, temporal_patch_size=2, merge_size=2, size={"shortest_edge": 1024, "longest_edge": 9216},
-        image_mean=[0.5] * 3, image_std=[0.5] * 3,
+        image_mean=list(mean), image_std=[0.5] * 3,
     )  # fmt: skip
     rope = dict(rope_type="default", rope_theta=1e6, mrope_section=sections, mrope_interleaved=True)
     config = transformers.AutoConfig.for_model(
         kind, image_token_id=300, video_token_id=303, vision_start_token_id=301, vision_end_token_id=302,
         text_config={**SHAPE, "head_dim": 32, **text, "rope_parameters": {**rope, **text.get("rope_parameters", {})}},
-        vision_config=dict(hidden_size=64, intermediate_size=96, depth=3, num_heads=4, patch_size=8, out_hidden_size=64, num_position_embeddings=64, **tower),
+        vision_config={**dict(hidden_size=64, intermediate_size=96, depth=3, num_heads=4, patch_size=8, out_hidden_size=64, num_position_embeddings=64), **tower},
     )  # fmt: skip
     images = pictures()
     inputs = processor(images=images, return_tensors="pt")
@@ -402,6 +402,19 @@ def qwen(folder, kind, sections, text, **tower):
     kinds = torch.tensor([[int(id == 300) for id in ids]])
     named = {key: inputs[key] for key in ("pixel_values", "image_grid_thw")}
     picture_model(folder, config, processor, images, ids, dict(named, mm_token_type_ids=kinds))
+
+
+def qwen25_flat(folder):
+    """As its makers published it, the text part's keys beside the encoder's."""
+    qwen(folder, "qwen2_5_vl", [1, 5, 2], dict(head_dim=None), depth=3, window_size=64, fullatt_block_indexes=[0], hidden_size=128, num_heads=8, intermediate_size=100)
+    with open(f"{folder}/config.json") as file:
+        config = json.load(file)
+    text = config.pop("text_config")
+    rope = text.pop("rope_parameters")
+    theta = rope.pop("rope_theta")
+    del text["model_type"]
+    with open(f"{folder}/config.json", "w") as file:
+        json.dump({**text, **config, "rope_theta": theta, "rope_scaling": {"type": "mrope", "mrope_section": rope["mrope_section"]}}, file)
 
 
 PICTURES = {
@@ -417,6 +430,10 @@ PICTURES = {
     "gemma4-unified-causal": lambda folder: gemma4_unified(
         folder, pictures()[::-1], sees=None, vision=dict(patch_size=5, pooling_kernel_size=2, mm_embed_dim=50, output_proj_dims=50, rms_norm_eps=1e-4),
     ),
+    "qwen2.5-vl": lambda folder: qwen(
+        folder, "qwen2_5_vl", [2, 3, 3], dict(head_dim=None), (0.48, 0.45, 0.4), depth=4, window_size=32, fullatt_block_indexes=[1, 3],
+    ),
+    "qwen2.5-vl-flat": qwen25_flat,
     "qwen3-vl": lambda folder: qwen(folder, "qwen3_vl", [8, 4, 4], {}, deepstack_visual_indexes=[0, 2]),
     "qwen3-vl-moe": lambda folder: qwen(folder, "qwen3_vl_moe", [8, 4, 4], dict(EXPERTS, mlp_only_layers=[1]), deepstack_visual_indexes=[0, 2]),
     "qwen3.5-vision": lambda folder: qwen(folder, "qwen3_5", [4, 2, 2], {**DELTA, "rope_parameters": {"partial_rotary_factor": 0.5}}),

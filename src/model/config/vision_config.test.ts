@@ -6,7 +6,8 @@ import { encoderSpecs, placesTable } from '../vision/encoder_specs.js';
 import type { SamplesConfig } from './sound_config.js';
 import { weightBytes } from '../weights/model_map.js';
 import { expectedTensors, specsIn } from '../weights/weight_map.js';
-import { imageRows, patchesOf, patchOrder } from './vision_config.js';
+import type { GqaConfig } from './model_config.js';
+import { imageRows, patchesOf, patchOrder, windowsOf } from './vision_config.js';
 
 beforeAll(loadFamilies);
 
@@ -182,6 +183,52 @@ const models = {
     encoder: 152,
     millions: 2280,
   },
+  'Qwen2.5-VL 3B': {
+    // The text part's keys stand beside the encoder's.
+    config: {
+      architectures: ['Qwen2_5_VLForConditionalGeneration'],
+      model_type: 'qwen2_5_vl',
+      image_token_id: 151655,
+      bos_token_id: 151643,
+      eos_token_id: 151645,
+      hidden_act: 'silu',
+      hidden_size: 2048,
+      intermediate_size: 11008,
+      max_position_embeddings: 128000,
+      max_window_layers: 70,
+      num_attention_heads: 16,
+      num_hidden_layers: 36,
+      num_key_value_heads: 2,
+      rms_norm_eps: 1e-6,
+      rope_theta: 1000000,
+      sliding_window: 32768,
+      tie_word_embeddings: true,
+      torch_dtype: 'bfloat16',
+      use_sliding_window: false,
+      vision_config: {
+        depth: 32,
+        hidden_act: 'silu',
+        hidden_size: 1280,
+        intermediate_size: 3420,
+        num_heads: 16,
+        in_chans: 3,
+        out_hidden_size: 2048,
+        patch_size: 14,
+        spatial_merge_size: 2,
+        spatial_patch_size: 14,
+        window_size: 112,
+        fullatt_block_indexes: [7, 15, 23, 31],
+        tokens_per_second: 2,
+        temporal_patch_size: 2,
+      },
+      rope_scaling: { type: 'mrope', mrope_section: [16, 24, 24] },
+      vocab_size: 151936,
+    },
+    rows: 1024,
+    patches: 4096,
+    encoder: 631,
+    millions: 3086,
+  },
   'Qwen3-VL 2B': {
     config: {
       model_type: 'qwen3_vl',
@@ -330,6 +377,20 @@ test('Gemma 4 12B: each of its numbers is read', () => {
   expect(parseModelConfig({ ...unified, text_config: text }).vision).toHaveProperty('runs');
   const causal = { ...text, use_bidirectional_attention: null };
   expect(parseModelConfig({ ...unified, text_config: causal }).vision).not.toHaveProperty('runs');
+});
+
+test('windows of rows', () => {
+  const shape = { image: 8, patch: 1, merge: 2, window: 2 };
+  expect(windowsOf(shape, [4, 6])).toEqual([
+    [0, 1, 3, 4],
+    [2, 5],
+  ]);
+  expect(patchOrder(shape, [2, 6])).toEqual([0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11]);
+  expect(patchOrder(shape, [4, 6]).slice(4, 12)).toEqual([2, 3, 8, 9, 12, 13, 18, 19]);
+  const { config } = models['Qwen2.5-VL 3B'];
+  const { window, tower } = parseModelConfig(config).vision!;
+  const whole = tower.layers.flatMap(({ attention }, at) => ((attention as GqaConfig).bothWays === true ? [at] : []));
+  expect([window, whole]).toEqual([4, [7, 15, 23, 31]]);
 });
 
 test('patches that are joined lie side by side', () => {

@@ -144,6 +144,13 @@ const rows: FamilyRow[] = [
     projector: { types: ['qwen3vl_merger'], archs: ['qwen3vl', 'qwen3vlmoe'] },
   },
   {
+    family: async () => (await import('./qwen3_5.js')).qwen25Vl,
+    models: { qwen2_5_vl_text: 'Qwen2_5_VLTextModel' },
+    wrappers: { qwen2_5_vl: { className: 'Qwen2_5_VLForConditionalGeneration', textType: 'qwen2_5_vl_text' } },
+    gguf: ['qwen2vl'],
+    projector: { types: ['qwen2.5vl_merger'], archs: ['qwen2vl'] },
+  },
+  {
     family: async () => (await import('./deepseek.js')).deepseek,
     models: {
       deepseek_v2: 'DeepseekV2ForCausalLM',
@@ -170,9 +177,9 @@ const missing: readonly (readonly [name: RegExp, what: string, relatives: string
     'granite-4.0-h-350m and granite-4.0-h-1b have some, too, and do',
   ],
   [
-    /^qwen2(_5)?_?vl/i,
-    "Qwen2-VL's and Qwen2.5-VL's encoders have other layers than their successors'",
-    'Qwen3-VL-2B, -4B, -8B and qwen3.5-0.8b to 9b do',
+    /^qwen2_?vl/i,
+    "Qwen2-VL's encoder has other layers than its successors'",
+    'Qwen2.5-VL-3B, -7B, Qwen3-VL-2B, -4B, -8B and qwen3.5-0.8b to 9b do',
   ],
   [/^(rwkv|xlstm)/i, 'it has recurrent layers alone', 'qwen3.5-0.8b to 9b have some, and do'],
 ];
@@ -256,7 +263,9 @@ export async function readModelConfig(
 export function parseModelConfig(config: unknown, generationConfig?: unknown, file = 'config.json'): ModelConfig {
   const whole = new ConfigReader(config, file);
   const { row, modelType, wraps } = findFamily(whole);
-  const reader = wraps ? (whole.optionalObject('text_config') ?? whole.missing('text_config')) : whole;
+  // Older files have the text part's keys beside the encoder's.
+  const flat = whole.has('hidden_size') ? whole : undefined;
+  const reader = wraps ? (whole.optionalObject('text_config') ?? flat ?? whole.missing('text_config')) : whole;
   // Beside text_config stand the tokens that end an answer, and whether the head is the embedding.
   const generation =
     generationConfig == null

@@ -85,7 +85,7 @@ export async function openMmproj(
     pictures: {
       image_mean: clip.raw('image_mean'),
       image_std: clip.raw('image_std'),
-      min_pixels: clip.raw('image_min_pixels'),
+      min_pixels: clip.raw('image_min_pixels') ?? said['min_pixels'],
       max_pixels: clip.raw('image_max_pixels'),
       ...(edge !== undefined && { size: { longest_edge: edge } }),
     } as Readonly<Record<string, unknown>>,

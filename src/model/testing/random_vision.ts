@@ -10,7 +10,7 @@ import type { ReferenceTensor, WeightMap } from './reference/reference.js';
 import type { ReferenceSound } from './reference/sound.js';
 import type { ReferenceTower } from './reference/vision.js';
 
-/** A small SmolVLM, Gemma 3, Qwen3.5, Qwen3-VL, LFM2-VL or Gemma 4 (also as the 12B) of random weights. */
+/** A small SmolVLM, Gemma 3, Qwen3.5, Qwen2.5-VL, Qwen3-VL, LFM2-VL or Gemma 4 (also as the 12B) of random weights. */
 export interface RandomVision {
   config: ModelConfig;
   /** The text part's config.json. */
@@ -25,7 +25,7 @@ export interface RandomVision {
 }
 
 export interface RandomVisionOptions {
-  kind?: 'idefics3' | 'gemma3' | 'qwen3_5' | 'qwen3_vl' | 'lfm2_vl' | 'gemma4' | 'gemma4_unified';
+  kind?: 'idefics3' | 'gemma3' | 'qwen3_5' | 'qwen2_5_vl' | 'qwen3_vl' | 'lfm2_vl' | 'gemma4' | 'gemma4_unified';
   seed?: number;
   /** Of the text part's config.json. */
   text?: Record<string, unknown>;
@@ -70,6 +70,12 @@ const QWEN = {
     linear_num_value_heads: 4,
     linear_key_head_dim: 16,
     linear_value_head_dim: 16,
+  },
+  qwen2_5_vl: {
+    model_type: 'qwen2_5_vl_text',
+    head_dim: undefined,
+    num_hidden_layers: 4,
+    rope_scaling: { type: 'mrope', mrope_section: [2, 3, 3] },
   },
   qwen3_vl: {
     model_type: 'qwen3_vl_text',
@@ -129,6 +135,7 @@ const SPECIAL = {
   ],
   gemma3: ['<image_soft_token>', '<start_of_image>', '<end_of_image>'],
   qwen3_5: ['<|image_pad|>', '<|vision_start|>', '<|vision_end|>'],
+  qwen2_5_vl: ['<|image_pad|>', '<|vision_start|>', '<|vision_end|>'],
   qwen3_vl: ['<|image_pad|>', '<|vision_start|>', '<|vision_end|>'],
   lfm2_vl: [
     '<image>',
@@ -145,6 +152,7 @@ const MARK = {
   idefics3: '<image>',
   gemma3: '<start_of_image>',
   qwen3_5: '<|vision_start|><|image_pad|><|vision_end|>',
+  qwen2_5_vl: '<|vision_start|><|image_pad|><|vision_end|>',
   qwen3_vl: '<|vision_start|><|image_pad|><|vision_end|>',
   lfm2_vl: '<image>',
   gemma4: '<|image|>',
@@ -210,9 +218,11 @@ export function makeRandomVision({
   const lfm2 = kind === 'lfm2_vl';
   const unified = kind === 'gemma4_unified';
   const gemma4 = kind === 'gemma4' || unified;
-  const qwen = kind === 'qwen3_5' || kind === 'qwen3_vl' ? QWEN[kind] : undefined;
+  const qwen25 = kind === 'qwen2_5_vl';
+  const qwen = kind === 'qwen3_5' || kind === 'qwen3_vl' || qwen25 ? QWEN[kind] : undefined;
   const own = {
     ...(qwen && { layers: 4, places: 5, taps: kind === 'qwen3_vl' ? [0, 2] : [] }),
+    ...(qwen25 && { places: 0, whole: [1, 3], window: 2 }),
     ...(lfm2 && { places: 5, inner: 72, normed: true }),
     ...(gemma4 && { patch: 4, places: 40, rows: 8, clipped: true }),
     ...(unified && { hidden: 72, eps: 1e-5 }),
@@ -252,7 +262,8 @@ export function makeRandomVision({
     add(`${name}.bias`, [length], 0.2);
   };
   const textWidth = decoder.config.hiddenSize;
-  if (qwen) addQwen();
+  if (qwen25) addQwen25();
+  else if (qwen) addQwen();
   else if (unified) addPatches();
   else if (gemma4) addGemma4();
   else addSiglip();
@@ -334,6 +345,22 @@ export function makeRandomVision({
     merger(`${at}.merger`, hidden);
     for (const level of taps.keys()) merger(`${at}.deepstack_merger_list.${level}`, joined);
   }
+  function addQwen25(): void {
+    const at = 'model.visual';
+    const weights = (name: string): void => add(`${name}.weight`, [hidden], 0.2, 1);
+    add(`${at}.patch_embed.proj.weight`, [hidden, 3, 2, patch, patch], 1 / Math.sqrt(6 * patch * patch));
+    for (let layer = 0; layer < layers; layer++) {
+      const block = `${at}.blocks.${layer}`;
+      for (const name of ['norm1', 'norm2']) weights(`${block}.${name}`);
+      linear(`${block}.attn.qkv`, 3 * hidden, hidden, 1.5);
+      linear(`${block}.attn.proj`, hidden, hidden, 1);
+      for (const name of ['gate', 'up']) linear(`${block}.mlp.${name}_proj`, width, hidden, 1.5);
+      linear(`${block}.mlp.down_proj`, hidden, width, 1);
+    }
+    weights(`${at}.merger.ln_q`);
+    linear(`${at}.merger.mlp.0`, hidden * scale ** 2, hidden * scale ** 2, 1.5);
+    linear(`${at}.merger.mlp.2`, textWidth, hidden * scale ** 2, 1.5);
+  }
   function addGemma4(): void {
     const { places = 0, clipped, standardized } = tower as ReferenceTower;
     const at = 'model.vision_tower';
@@ -396,7 +423,9 @@ export function makeRandomVision({
   const wrapper = qwen
     ? {
         model_type: kind,
-        architectures: [kind === 'qwen3_5' ? 'Qwen3_5ForConditionalGeneration' : 'Qwen3VLForConditionalGeneration'],
+        architectures: [
+          `${{ qwen3_5: 'Qwen3_5', qwen2_5_vl: 'Qwen2_5_VL', qwen3_vl: 'Qwen3VL' }[kind as 'qwen3_5']}ForConditionalGeneration`,
+        ],
         image_token_id: imageToken,
         tie_word_embeddings: false,
       }
@@ -448,8 +477,9 @@ export function makeRandomVision({
           patch_size: patch,
           spatial_merge_size: scale,
           temporal_patch_size: 2,
-          num_position_embeddings: (own.places ?? 0) ** 2,
-          deepstack_visual_indexes: own.taps,
+          ...(qwen25
+            ? { fullatt_block_indexes: own.whole, window_size: (own.window ?? 0) * scale * patch }
+            : { num_position_embeddings: (own.places ?? 0) ** 2, deepstack_visual_indexes: own.taps }),
           out_hidden_size: textWidth,
         }
       : unified

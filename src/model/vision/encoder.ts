@@ -20,6 +20,7 @@ import {
   patchOrder,
   rowWidth,
   type VisionConfig,
+  windowsOf,
 } from '../config/vision_config.js';
 import { Decoder } from '../forward/decoder.js';
 import { GqaLayers } from '../layers/attention/gqa.js';
@@ -87,7 +88,7 @@ interface TileProgram {
   /** f32 [patches][hidden stride]: where what depends on places is put, before the patches are added. */
   readonly x: Buffer;
   readonly rowInfo: Buffer;
-  /** u32 [2]: the second one is how many patches there are. */
+  /** u32 [2]: the second one is how many patches there are; behind them bounds of those that each sees (lib/runs.wgsl), where layers have some. */
   readonly counts: Buffer;
   readonly turns: Buffer | undefined;
 }
@@ -150,7 +151,7 @@ export class ImageEncoder {
     const { vision, loaded, textWidth } = this.weights;
     const { tower, patch, merge, average, merger, places } = vision;
     const rows = alignUp(this.#most, TILE_ROWS);
-    const counts = device.createBuffer('image chunk_offsets', 8);
+    const counts = device.createBuffer('image chunk_offsets', 8 + (vision.window ? 8 * this.#most : 0));
     const decoder = this.#layers(counts);
     if (loaded.bounds.length > 0) decoder.adapters = new ClippedLinears(loaded);
     const buffers = decoder.allocateRows('prompt', rows);
@@ -182,7 +183,7 @@ export class ImageEncoder {
           bias: loaded.patchesBias,
           out: buffers.x,
           outStride: hiddenStride,
-          ...(places && { epilogue: 'residual' }),
+          ...(places && places.by !== 'none' && { epilogue: 'residual' }),
         }),
       behind: (layer) => {
         const level = merger?.taps.indexOf(layer) ?? -1;
@@ -252,7 +253,13 @@ export class ImageEncoder {
     let position = 0;
     for (const [row, at] of order.entries()) if (at >= 0) info.set([position++, 0], 2 * row);
     device.write(rowInfo, 0, info);
-    device.write(counts, 4, Uint32Array.of(count));
+    const bounds: number[] = [];
+    for (const { length } of vision.window ? windowsOf(vision, grid) : []) {
+      const first = bounds.length / 2;
+      const patches = length * vision.merge ** 2;
+      for (let at = 0; at < patches; at++) bounds.push(first, first + patches);
+    }
+    device.write(counts, 4, Uint32Array.of(count, ...bounds));
     if (table) device.write(table, 0, turns(vision.tower, grid, order));
     this.#rows = count / vision.merge ** 2;
     this.#grid = grid;
@@ -282,6 +289,11 @@ export class ImageEncoder {
     const outWidth = rowWidth(vision, weights.textWidth);
     const outStride = activationStride(outWidth);
     const stored = new Float32Array(await device.read(made.out, 0, this.#rows * outStride * 4));
-    return unpadRows(stored, this.#rows, outWidth, outStride);
+    const out = unpadRows(stored, this.#rows, outWidth, outStride);
+    if (!vision.window) return out;
+    const inLines = new Float32Array(out.length);
+    for (const [at, row] of windowsOf(vision, grid).flat().entries())
+      inLines.set(out.subarray(at * outWidth, (at + 1) * outWidth), row * outWidth);
+    return inLines;
   }
 }

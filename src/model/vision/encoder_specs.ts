@@ -45,10 +45,12 @@ interface MergerSpecs {
 
 /** The table that places are stretched from; it stays with the host. */
 export const placesTable = ({ places, tower: { hiddenSize } }: VisionConfig) =>
-  places && {
-    name: 'vision.positions.weight',
-    shape: places.by === 'axes' ? [2, places.side, hiddenSize] : [places.side ** 2, hiddenSize],
-  };
+  places && places.by !== 'none'
+    ? {
+        name: 'vision.positions.weight',
+        shape: places.by === 'axes' ? [2, places.side, hiddenSize] : [places.side ** 2, hiddenSize],
+      }
+    : undefined;
 
 /** @param textWidth hidden size of the decoder */
 export function encoderSpecs(vision: VisionConfig, textWidth: number): EncoderSpecs {
@@ -68,7 +70,7 @@ export function encoderSpecs(vision: VisionConfig, textWidth: number): EncoderSp
   return {
     tower: modelMap(tower, { layers }),
     patches: wholeMatrix('vision.patches', hiddenSize, 3 * patch * patch),
-    patchesBias: places?.by === 'axes' ? undefined : bias('vision.patches', hiddenSize),
+    patchesBias: places?.by === 'axes' || places?.by === 'none' ? undefined : bias('vision.patches', hiddenSize),
     positions: places
       ? undefined
       : {

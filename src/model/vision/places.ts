@@ -34,12 +34,9 @@ export async function readPlaces(
   reader.expectTensor(table.name, table.shape);
   if (reader.isBlank) return undefined;
   const { side, by } = places;
-  const most = Math.min(side, patchesOf(vision));
-  const spans =
-    by === 'axes' ? ([0, side] as const).map((first) => [first, first + most] as const) : [[0, side ** 2] as const];
-  return joinFloats(
-    await Promise.all(spans.map(([first, end]) => reader.readRows(table.name, first, end, { signal }))),
-  );
+  const [firsts, count] = by === 'axes' ? [[0, side], Math.min(side, patchesOf(vision))] : [[0], side ** 2];
+  const read = firsts.map((first) => reader.readRows(table.name, first, first + count, { signal }));
+  return joinFloats(await Promise.all(read));
 }
 
 /**

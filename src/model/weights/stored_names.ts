@@ -76,6 +76,9 @@ const VISION = [
   ['pos_embed.', 'vision.positions.'],
   ['blocks.', 'vision.encoder.layers.'],
   ['merger.norm.', 'vision.post_layernorm.'],
+  ['merger.ln_q.', 'vision.post_layernorm.'],
+  ['merger.mlp.0.', 'vision.merger.fc1.'],
+  ['merger.mlp.2.', 'vision.merger.fc2.'],
   ['merger.', 'vision.merger.'],
   ['deepstack_merger_list.', 'vision.deepstack.'],
   ['patch_embedder.input_proj.', 'vision.patches.'],
@@ -117,12 +120,22 @@ function addVision(tensors: Map<string, TensorEntry>, index: TensorIndex, { towe
     if (from === undefined) continue;
     const name = PARTS.reduce((whole, [part, own]) => whole.replace(part, own), to + bare.slice(from.length));
     const named = { ...entry, name };
-    if (name === 'vision.patches.weight') tensors.set(name, patchRows(named, tower.hiddenSize, patch));
+    if (!tower.tensors.gqa?.qkv && name.includes('.qkv.')) addApart(tensors, named);
+    else if (name === 'vision.patches.weight') tensors.set(name, patchRows(named, tower.hiddenSize, patch));
     else if (name.startsWith('vision.patch_norm.1.')) tensors.set(name, orderedView(named, channelsFirst(patch)));
     else if (from === PAIRED) tensors.set(name, byAxis(named));
     else if (from === BY_INPUT) tensors.set(name, transposedView(named, { first: 0, step: 1 }));
     // A number by itself is a vector of one.
     else tensors.set(name, entry.shape.length === 0 ? { ...named, shape: [1] } : named);
+  }
+}
+
+/** q, k and v by themselves, where they are one tensor. */
+function addApart(tensors: Map<string, TensorEntry>, entry: TensorEntry): void {
+  const [all = 0, ...rest] = entry.shape;
+  for (const [at, part] of ['q_proj', 'k_proj', 'v_proj'].entries()) {
+    const name = entry.name.replace('qkv', part);
+    tensors.set(name, { ...rowsView(entry, name, (at * all) / 3, all / 3), shape: [all / 3, ...rest] });
   }
 }
 

@@ -34,7 +34,8 @@ const RENAMES: readonly (readonly [from: RegExp, to: string])[] = [
   [/post_attention_layernorm\./, 'attn_post_norm.'],
   [/pre_feedforward_layernorm\./, 'ln2.'],
   [/post_feedforward_layernorm\./, 'ffn_post_norm.'],
-  [/^model\.visual\.merger\.norm\./, 'v.post_ln.'],
+  [/^model\.visual\.merger\.(norm|ln_q)\./, 'v.post_ln.'],
+  [/^model\.visual\.merger\.mlp\./, 'mm.'],
   [/^model\.visual\.merger\.linear_fc1\./, 'mm.0.'],
   [/^model\.visual\.merger\.linear_fc2\./, 'mm.2.'],
   [/^model\.visual\./, 'v.'],
@@ -45,6 +46,7 @@ const RENAMES: readonly (readonly [from: RegExp, to: string])[] = [
   [/blocks\.(\d+)\.attn\.proj\./, 'blk.$1.attn_out.'],
   [/blocks\.(\d+)\.mlp\.linear_fc1\./, 'blk.$1.ffn_up.'],
   [/blocks\.(\d+)\.mlp\.linear_fc2\./, 'blk.$1.ffn_down.'],
+  [/blocks\.(\d+)\.ffn/, 'blk.$1.ffn'],
   [/^multi_modal_projector\.mm_input_projection_weight$/, 'mm.input_projection.weight'],
   [/^multi_modal_projector\.mm_soft_emb_norm\./, 'mm.soft_emb_norm.'],
   [/^model\.multi_modal_projector\.layer_norm\./, 'mm.input_norm.'],
@@ -174,6 +176,7 @@ export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8
   const { kind } = config.vision!;
   const { places = 0, taps = [] } = tower;
   const qwen = kind === 'any size';
+  const { window } = config.vision!;
   const gemma4 = kind === 'all rows';
   // What has no layers.
   const bare = config.vision!.tower.layers.length === 0;
@@ -181,7 +184,7 @@ export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8
   const types = {
     tiles: 'idefics3',
     whole: 'gemma3',
-    'any size': 'qwen3vl_merger',
+    'any size': window ? 'qwen2.5vl_merger' : 'qwen3vl_merger',
     'tiles or any size': 'lfm2',
     'all rows': bare ? 'gemma4uv' : 'gemma4v',
   };
@@ -211,10 +214,14 @@ export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8
           'clip.vision.spatial_merge_size': u32(scale),
           'clip.vision.image_min_pixels': u32(16 * tower.patch ** 2),
           'clip.vision.image_max_pixels': u32(64 * tower.patch ** 2),
-          'clip.vision.is_deepstack_layers': {
-            type: 'bool[]',
-            value: Array.from({ length: tower.layers }, (_, layer) => taps.includes(layer)),
-          },
+          ...(window
+            ? { 'clip.vision.n_wa_pattern': u32(2), 'clip.vision.window_size': u32(window * scale * tower.patch) }
+            : {
+                'clip.vision.is_deepstack_layers': {
+                  type: 'bool[]',
+                  value: Array.from({ length: tower.layers }, (_, layer) => taps.includes(layer)),
+                },
+              }),
         }
       : !gemma4 && { 'clip.vision.projector.scale_factor': u32(scale) }),
     ...(kind === 'tiles' && { 'clip.vision.preproc_image_size': u32(3 * tower.image) }),
@@ -230,6 +237,19 @@ export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8
     const level = /deepstack_merger_list\.(\d+)\.(linear_)?/.exec(usual);
     const named = level ? usual.replace(level[0], `deepstack.${taps[Number(level[1])]}.`) : usual;
     const name = options.rename?.(named) ?? named;
+    // By themselves, of Qwen2.5-VL's.
+    if (window && usual.includes('attn_qkv')) {
+      const [rows = 0, ...rest] = shape;
+      return ['q', 'k', 'v'].map((part, at) => {
+        const own = data.slice((at * data.length) / 3, ((at + 1) * data.length) / 3);
+        return {
+          name: name.replace('qkv', part),
+          shape: [rows / 3, ...rest],
+          data: own,
+          type: options.typeOf?.(name, shape),
+        };
+      });
+    }
     if (usual === 'v.patch_embd.weight' && shape.length === 5) return framesOf(name, shape, data);
     if (bare && /^v\.(patch_embd\.weight|patch_norm\.1|position_embd)/.test(usual))
       return [{ name, ...bareTensor(usual, shape, data, tower.patch * scale) }];
