@@ -245,6 +245,7 @@ export const FILES = [
       'faces/serving_model',
       'faces/share/shared_model',
       'faces/sound_gemma4',
+      'faces/unified_gemma4',
       'faces/windows',
       'prefill/prefill',
       'serving/sentence',

@@ -55,6 +55,7 @@ async function compareLogits(model, name, at, { ids, pictures = 0, recordings = 
   const images = Array.from({ length: pictures }, (_, i) => readFileSync(join(at, `picture${i}.png`)));
   const sounds = Array.from({ length: recordings }, (_, i) => readFileSync(join(at, `recording${i}.wav`)));
   for (const [i, sound] of sounds.entries()) {
+    if (!existsSync(join(at, `frames${i}.f64`))) continue;
     const frames = melFrames(await decodeSound(sound));
     tell(
       `${name}: frames ${i}`,

@@ -249,19 +249,6 @@ def gemma4(folder, encoder, **changes):
     picture_model(folder, config, processor, images, ids, dict(named, mm_token_type_ids=kinds))
 
 
-def gemma4_unified(folder):
-    """For text alone."""
-    config = transformers.AutoConfig.for_model(
-        "gemma4_unified", image_token_id=300, audio_token_id=303, video_token_id=304,
-        text_config=dict(SHAPE, **GEMMA4, attention_k_eq_v=True, num_global_key_value_heads=1),
-        vision_config=dict(patch_size=4, mm_embed_dim=64, output_proj_dims=64, mm_posemb_size=32), audio_config=dict(audio_embed_dim=40),
-    )  # fmt: skip
-    model = saved(folder, config, transformers.AutoModelForImageTextToText, **EAGER)
-    ids = [1, *words(30)]
-    with torch.no_grad():
-        write(folder, model(input_ids=torch.tensor([ids]), use_cache=False).logits[0], ids=ids)
-
-
 def recordings():
     """Of 16 bits, as a WAV file has them: less than a row, as much as a row has, odd lengths; loud, silent, and silent at an end."""
     drawn = numpy.random.RandomState(random.randrange(10**6))
@@ -274,6 +261,12 @@ def recordings():
             samples[count // 2 :] = 0
         made.append(numpy.clip(numpy.round(samples * 32768), -32768, 32767).astype("int16"))
     return made
+
+
+def write_recording(folder, number, samples):
+    with wave.open(f"{folder}/recording{number}.wav", "wb") as file:
+        file.setparams((1, 2, 16_000, 0, "NONE", "not compressed"))
+        file.writeframes(samples.tobytes())
 
 
 def gemma4_sound(folder, sounds, **audio):
@@ -291,9 +284,7 @@ def gemma4_sound(folder, sounds, **audio):
     features, mask = inputs["input_features"], inputs["input_features_mask"].bool()
     ids = [1, *words(4)]
     for number, samples in enumerate(sounds):
-        with wave.open(f"{folder}/recording{number}.wav", "wb") as file:
-            file.setparams((1, 2, 16_000, 0, "NONE", "not compressed"))
-            file.writeframes(samples.tobytes())
+        write_recording(folder, number, samples)
         features[number][mask[number]].double().numpy().tofile(f"{folder}/frames{number}.f64")
         # As Gemma4Processor counts them.
         ids += [305, *[303] * int(mask[number][::2][::2].sum()), 306, *words(3)]
@@ -310,13 +301,15 @@ def gemma4_sound(folder, sounds, **audio):
     write(folder, output.logits[0], ids=ids, recordings=len(sounds))
 
 
-def lfm2_processor(**options):
+def torchvision_processor(name, kind, **options):
     """There is none without torchvision. What it calls of that is done here, by Pillow, from which torchvision differs by a level."""
 
     def tensor(image):
         return torch.from_numpy(numpy.array(image)).permute(2, 0, 1)
 
     def resize(images, size, interpolation, antialias):
+        if images.ndim == 3:
+            return resize(images[None], size, interpolation, antialias)[0]
         pictures = [Image.fromarray(each.permute(1, 2, 0).numpy()) for each in images]
         return torch.stack([tensor(each.resize(size[::-1], interpolation)) for each in pictures])
 
@@ -327,16 +320,16 @@ def lfm2_processor(**options):
     stand_ins = {f"torchvision{part}": types.ModuleType("torchvision") for part in ("", ".transforms", ".transforms.v2")}
     stand_ins["torchvision.transforms.v2"].functional = functional
     sys.modules.update(stand_ins)
-    found = importlib.import_module("transformers.models.lfm2_vl.image_processing_lfm2_vl")
-    for name in stand_ins:
-        del sys.modules[name]
+    found = importlib.import_module(f"transformers.models.{name}.image_processing_{name}")
+    for stand_in in stand_ins:
+        del sys.modules[stand_in]
     backends = importlib.import_module("transformers.image_processing_backends")
     backends.tvF, backends.pil_torch_interpolation_mapping = functional, {each: each for each in Image.Resampling}
-    return found.Lfm2VlImageProcessor(**options)
+    return getattr(found, kind)(**options)
 
 
 def lfm2(folder, normed, **options):
-    processor = lfm2_processor(tile_size=64, min_image_tokens=4, max_image_tokens=16, encoder_patch_size=8, max_tiles=6, **options)
+    processor = torchvision_processor("lfm2_vl", "Lfm2VlImageProcessor", tile_size=64, min_image_tokens=4, max_image_tokens=16, encoder_patch_size=8, max_tiles=6, **options)
     config = transformers.AutoConfig.for_model(
         "lfm2_vl", image_token_id=300, downsample_factor=2, projector_hidden_size=72, projector_use_layernorm=normed,
         text_config=dict(SHAPE, model_type="lfm2", layer_types=["conv", "full_attention", "conv"], conv_L_cache=3, block_multiple_of=16),
@@ -352,16 +345,57 @@ def lfm2(folder, normed, **options):
     picture_model(folder, config, processor, images, ids, {key: inputs[key] for key in ("pixel_values", "spatial_shapes", "pixel_attention_mask")})
 
 
-def qwen(folder, kind, sections, text, **tower):
+def gemma4_unified(folder, images=(), sounds=(), sees="vision", vision={}, audio={}, **changes):
+    """Without encoders. Rows of pictures see each other where `generate` lets them: `forward` alone would let them in all layers."""
+    extractor = importlib.import_module("transformers.models.gemma4_unified.feature_extraction_gemma4_unified").Gemma4UnifiedAudioFeatureExtractor
+    tower = {**dict(patch_size=4, pooling_kernel_size=3, mm_embed_dim=72, output_proj_dims=72, mm_posemb_size=80, num_soft_tokens=70), **vision}
+    text = {**SHAPE, **GEMMA4, "sliding_window": 128, "attention_k_eq_v": True, "num_global_key_value_heads": 1, **changes}
+    config = transformers.AutoConfig.for_model(
+        "gemma4_unified", image_token_id=300, boi_token_id=301, eoi_token_id=302, audio_token_id=303, video_token_id=304, boa_token_id=305,
+        eoa_token_index=306, text_config={**text, "use_bidirectional_attention": sees},
+        vision_config=tower, audio_config={"audio_embed_dim": 40, **audio},
+    )  # fmt: skip
+    frame = config.audio_config.audio_embed_dim
+    extractor = extractor(feature_size=frame, audio_samples_per_token=frame)
+    sizes = {key: tower[key] for key in ("patch_size", "pooling_kernel_size")}
+    processor = torchvision_processor("gemma4_unified", "Gemma4UnifiedImageProcessor", max_soft_tokens=70, **sizes)
+    model = saved(folder, config, transformers.AutoModelForImageTextToText, **EAGER)
+    with open(f"{folder}/processor_config.json", "w") as file:
+        both = {"image_processor": processor, "feature_extractor": extractor}
+        json.dump({name: json.loads(part.to_json_string()) for name, part in both.items()}, file)
+    inputs, ids = {}, [1, *words(4)]
+    if images:
+        made = processor(images=list(images), return_tensors="pt")
+        inputs.update({key: made[key] for key in ("pixel_values", "image_position_ids")}, pixel_values=made["pixel_values"].double())
+    if sounds:
+        made_sounds = extractor([samples.astype("float32") / 32768 for samples in sounds], return_tensors="pt")
+        inputs.update(made_sounds, input_features=made_sounds["input_features"].double())
+    for number in range(max(len(images), len(sounds))):
+        if number < len(images):
+            images[number].save(f"{folder}/picture{number}.png")
+            ids += [301, *[300] * int(made["num_soft_tokens_per_image"][number]), 302, *words(3)]
+        if number < len(sounds):
+            write_recording(folder, number, sounds[number])
+            ids += [305, *[303] * int(made_sounds["input_features_mask"][number].sum()), 306, *words(3)]
+    kinds = torch.tensor([[int(id == 300) for id in ids]])
+    empty = torch.empty(1, len(ids), 0, dtype=torch.float64)
+    mask = model.create_masks_for_generate(config, empty, None, None, torch.arange(len(ids))[None], mm_token_type_ids=kinds)
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([ids]), attention_mask=mask, mm_token_type_ids=kinds, use_cache=False, **inputs).logits[0]
+    media = dict(pictures=len(images), recordings=len(sounds))
+    write(folder, logits, ids=ids, **{key: count for key, count in media.items() if count})
+
+
+def qwen(folder, kind, sections, text, mean=(0.5, 0.5, 0.5), **tower):
     processor = processor_of("qwen2_vl")(
         patch_size=8, temporal_patch_size=2, merge_size=2, size={"shortest_edge": 1024, "longest_edge": 9216},
-        image_mean=[0.5] * 3, image_std=[0.5] * 3,
+        image_mean=list(mean), image_std=[0.5] * 3,
     )  # fmt: skip
     rope = dict(rope_type="default", rope_theta=1e6, mrope_section=sections, mrope_interleaved=True)
     config = transformers.AutoConfig.for_model(
         kind, image_token_id=300, video_token_id=303, vision_start_token_id=301, vision_end_token_id=302,
         text_config={**SHAPE, "head_dim": 32, **text, "rope_parameters": {**rope, **text.get("rope_parameters", {})}},
-        vision_config=dict(hidden_size=64, intermediate_size=96, depth=3, num_heads=4, patch_size=8, out_hidden_size=64, num_position_embeddings=64, **tower),
+        vision_config={**dict(hidden_size=64, intermediate_size=96, depth=3, num_heads=4, patch_size=8, out_hidden_size=64, num_position_embeddings=64), **tower},
     )  # fmt: skip
     images = pictures()
     inputs = processor(images=images, return_tensors="pt")
@@ -373,6 +407,19 @@ def qwen(folder, kind, sections, text, **tower):
     picture_model(folder, config, processor, images, ids, dict(named, mm_token_type_ids=kinds))
 
 
+def qwen25_flat(folder):
+    """As its makers published it, the text part's keys beside the encoder's."""
+    qwen(folder, "qwen2_5_vl", [1, 5, 2], dict(head_dim=None), depth=3, window_size=64, fullatt_block_indexes=[0], hidden_size=128, num_heads=8, intermediate_size=100)
+    with open(f"{folder}/config.json") as file:
+        config = json.load(file)
+    text = config.pop("text_config")
+    rope = text.pop("rope_parameters")
+    theta = rope.pop("rope_theta")
+    del text["model_type"]
+    with open(f"{folder}/config.json", "w") as file:
+        json.dump({**text, **config, "rope_theta": theta, "rope_scaling": {"type": "mrope", "mrope_section": rope["mrope_section"]}}, file)
+
+
 PICTURES = {
     "idefics3": lambda folder: idefics(folder, "idefics3"),
     "smolvlm": lambda folder: idefics(folder, "smolvlm"),
@@ -382,7 +429,14 @@ PICTURES = {
     "gemma4-vision-both-ways": lambda folder: gemma4(folder, dict(standardize=True), use_bidirectional_attention="vision"),
     "lfm2-vl": lambda folder: lfm2(folder, True),
     "lfm2-vl-whole": lambda folder: lfm2(folder, False, do_image_splitting=False),
-    "gemma4-unified-whole": gemma4_unified,
+    "gemma4-unified-vision": lambda folder: gemma4_unified(folder, pictures()),
+    "gemma4-unified-causal": lambda folder: gemma4_unified(
+        folder, pictures()[::-1], sees=None, vision=dict(patch_size=5, pooling_kernel_size=2, mm_embed_dim=50, output_proj_dims=50, rms_norm_eps=1e-4),
+    ),
+    "qwen2.5-vl": lambda folder: qwen(
+        folder, "qwen2_5_vl", [2, 3, 3], dict(head_dim=None), (0.48, 0.45, 0.4), depth=4, window_size=32, fullatt_block_indexes=[1, 3],
+    ),
+    "qwen2.5-vl-flat": qwen25_flat,
     "qwen3-vl": lambda folder: qwen(folder, "qwen3_vl", [8, 4, 4], {}, deepstack_visual_indexes=[0, 2]),
     "qwen3-vl-moe": lambda folder: qwen(folder, "qwen3_vl_moe", [8, 4, 4], dict(EXPERTS, mlp_only_layers=[1]), deepstack_visual_indexes=[0, 2]),
     "qwen3.5-vision": lambda folder: qwen(folder, "qwen3_5", [4, 2, 2], {**DELTA, "rope_parameters": {"partial_rotary_factor": 0.5}}),
@@ -394,6 +448,10 @@ SOUNDS = {
         folder, recordings()[::-1], use_clipped_linears=False, hidden_size=96, num_attention_heads=3, num_hidden_layers=1,
         subsampling_conv_channels=[128, 3], conv_kernel_size=3, attention_chunk_size=5, attention_context_left=6,
         attention_logit_cap=2.0, residual_weight=0.7, rms_norm_eps=1e-5, output_proj_dims=40,
+    ),
+    "gemma4-unified-sound": lambda folder: gemma4_unified(folder, sounds=[each[:5003] for each in recordings()]),
+    "gemma4-unified-both": lambda folder: gemma4_unified(
+        folder, pictures(), [each[:3001] for each in recordings()], audio=dict(audio_embed_dim=90, rms_norm_eps=1e-3), hidden_size=96, head_dim=24,
     ),
     # As long as it may be.
     "gemma4-sound-long": lambda folder: gemma4_sound(folder, [numpy.resize(recordings()[4], 480_000)]),

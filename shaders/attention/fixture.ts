@@ -43,21 +43,24 @@ export const rowEntries = (
 /** Where `runs` are: the end of each slot's; 0 where there is none. */
 export interface RunEnds {
   readonly runEnds?: readonly number[];
+  /** Where they are bounded, by position. */
+  readonly bounds?: readonly (readonly [first: number, end: number])[];
 }
 
 /** Behind the last position that a row sees. */
 export function seenEnd(
-  { runs, runEnds, slidingWindow = Infinity }: Pick<Attended, 'runs' | 'slidingWindow'> & RunEnds,
+  { runs, runEnds, bounds, slidingWindow = Infinity }: Pick<Attended, 'runs' | 'slidingWindow'> & RunEnds,
   [position, slot]: readonly [number, number],
 ): number {
+  if (runs?.bounded) return bounds![position]![1];
   const end = runEnds?.[slot] ?? 0;
   const inside = runs !== undefined && position < end && position >= end - runs.rows;
   return inside ? Math.min(end, position + slidingWindow) : position + 1;
 }
 
 /** The first entry that a row with so many entries sees. */
-export const firstSeen = ({ slidingWindow = Infinity }: Attended, entries: number): number =>
-  Math.max(0, entries - slidingWindow);
+export const firstSeen = ({ slidingWindow = Infinity, runs, bounds }: Attended & RunEnds, entries: number): number =>
+  runs?.bounded ? bounds![entries - 1]![0] : Math.max(0, entries - slidingWindow);
 
 /** Rows behind those of the step that there is room for. */
 export interface Idle {
@@ -279,11 +282,14 @@ export function attentionInputs(problem: AttentionCase, random: Random): HostArr
 }
 
 /** The ends of runs behind chunk_offsets, which are hostile where there are none. */
-export function withRunEnds({ runs, runEnds = [] }: Pick<Attended, 'runs'> & RunEnds, inputs: HostArrays): HostArrays {
+export function withRunEnds(
+  { runs, runEnds = [], bounds = [] }: Pick<Attended, 'runs'> & RunEnds,
+  inputs: HostArrays,
+): HostArrays {
   if (!runs) return inputs;
-  const offsets = new Uint32Array(runs.ends + runEnds.length).fill(0xfffffff8);
+  const offsets = new Uint32Array(runs.ends + runEnds.length + 2 * bounds.length).fill(0xfffffff8);
   offsets.set(inputs['chunk_offsets'] ?? []);
-  offsets.set(runEnds, runs.ends);
+  offsets.set([...runEnds, ...bounds.flat()], runs.ends);
   return { ...inputs, chunk_offsets: offsets };
 }
 

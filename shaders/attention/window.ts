@@ -22,6 +22,8 @@ export interface Runs {
   readonly rows: number;
   /** Where chunk_offsets has the runs' ends, u32 [slots]: positions, 0 where a step has none. */
   readonly ends: number;
+  /** Of one sequence that is a run: a row sees what lies between bounds of its own, u32 [positions][2] behind the end. They ascend. */
+  readonly bounded?: true | undefined;
 }
 
 export const windowWgsl: readonly string[] = [tanhSource, windowSource];
@@ -56,7 +58,7 @@ export function promptPlan(kernel: string, attended: Attended) {
   const { constants, params } = windowPlan(kernel, attended);
   const { runs } = attended;
   return {
-    constants: { ...constants, BOTH_WAYS: runs !== undefined },
+    constants: { ...constants, BOTH_WAYS: runs !== undefined, BOUNDED: runs?.bounded === true },
     params: { ...params, run_rows: runs?.rows ?? 0, run_ends: runs?.ends ?? 0 },
   };
 }

@@ -13,7 +13,10 @@ const ROTARY: u32 = 64; // variant
 const QUERY_ROWS: bool = false; // variant
 const SPANS: u32 = 0u; // variant
 const POSITIONS: u32 = 0u; // variant
-// Pair i turns by the line's where i % 3 is 1, by the column's where it is 2, each below these.
+// Pair i turns by the line's where i % 3 is 1, by the column's where it is 2, each below these; not IN_TURN: by the line's from BEFORE on, by
+// the column's behind those.
+const IN_TURN: bool = true; // variant
+const BEFORE: u32 = 0u; // variant
 const LINE_PAIRS: u32 = 0u; // variant
 const COLUMN_PAIRS: u32 = 0u; // variant
 // Units of half of what is rotated.
@@ -49,8 +52,12 @@ fn turn(low: vec4<f32>, high: vec4<f32>, positions: vec3<u32>, pair: u32, is_que
     return rotate(low, high, rope_at(positions.x, pair, is_query));
   }
   let pairs = vec4<u32>(pair * 4u) + vec4<u32>(0u, 1u, 2u, 3u);
-  let by_line = (pairs % 3u == vec4<u32>(1u)) & (pairs < vec4<u32>(LINE_PAIRS));
-  let by_column = (pairs % 3u == vec4<u32>(2u)) & (pairs < vec4<u32>(COLUMN_PAIRS));
+  var by_line = (pairs % 3u == vec4<u32>(1u)) & (pairs < vec4<u32>(LINE_PAIRS));
+  var by_column = (pairs % 3u == vec4<u32>(2u)) & (pairs < vec4<u32>(COLUMN_PAIRS));
+  if (!IN_TURN) {
+    by_line = (pairs >= vec4<u32>(BEFORE)) & (pairs < vec4<u32>(LINE_PAIRS));
+    by_column = (pairs >= vec4<u32>(LINE_PAIRS)) & (pairs < vec4<u32>(COLUMN_PAIRS));
+  }
   let rows = select(select(vec4<u32>(positions.x), vec4<u32>(positions.y), by_line), vec4<u32>(positions.z), by_column);
   return rotate_each(low, high, rows * (ROTARY / 2u) + pairs);
 }

@@ -3,10 +3,13 @@ import { loadKept } from '../../shaders/linear/kept/kept.js';
 import type { Device } from '../gpu/index.js';
 import type { TensorReader } from '../loader/index.js';
 import { hasState, type ModelConfig } from './config/model_config.js';
+import type { SamplesConfig } from './config/sound_config.js';
+import type { VisionConfig } from './config/vision_config.js';
 import { Decoder } from './forward/decoder.js';
 import type { CacheOptions } from './layers/attention/cache.js';
 import { loadModelWeights, type LoadWeightsOptions, type WeightProgress } from './weights/weight_loader.js';
 import type { SoundEncoder } from './sound/encoder.js';
+import type { Embedder } from './vision/embedder.js';
 import type { ImageEncoder } from './vision/encoder.js';
 import { TokenRows } from './weights/token_rows.js';
 import { eachOf, type WeightTypes } from './weights/weight_types.js';
@@ -25,9 +28,9 @@ export interface DeviceModel {
   /** Of models whose layers have inputs of their own: rows that each step's tokens bring. */
   readonly tokenRows: TokenRows | undefined;
   /** Of models that take pictures, on the first rank. */
-  readonly encoder: ImageEncoder | undefined;
+  readonly encoder: ImageEncoder | Embedder | undefined;
   /** Of models that take sound, likewise. */
-  readonly soundEncoder: SoundEncoder | undefined;
+  readonly soundEncoder: SoundEncoder | Embedder | undefined;
   createForward(cache: CacheOptions): Decoder;
 }
 
@@ -60,8 +63,8 @@ export async function loadWeights(
     );
   }
   const { vision, sound, hiddenSize } = config;
-  let encoder: ImageEncoder | undefined;
-  let soundEncoder: SoundEncoder | undefined;
+  let encoder: DeviceModel['encoder'];
+  let soundEncoder: DeviceModel['soundEncoder'];
   if (world.rank === 0) {
     const beside = ({ loadedBytes, totalBytes, tensor }: WeightProgress): void => {
       if (!latest) return;
@@ -69,16 +72,20 @@ export async function loadWeights(
       options.onProgress?.({ ...latest, tensor, loadedBytes: before + loadedBytes, totalBytes: before + totalBytes });
     };
     const own = { signal: options.signal, onProgress: beside };
-    if (vision)
+    const bare = async (of: VisionConfig | SamplesConfig): Promise<Embedder> =>
+      (await import('./vision/embedder.js')).loadEmbedder(device, of, hiddenSize, reader, type, own);
+    if (vision && vision.tower.layers.length === 0) encoder = await bare(vision);
+    else if (vision)
       encoder = await (await import('./vision/encoder.js')).loadEncoder(device, vision, hiddenSize, reader, type, own);
-    if (sound) {
+    if (sound && 'frame' in sound) soundEncoder = await bare(sound);
+    else if (sound) {
       const { loadSoundEncoder } = await import('./sound/encoder.js');
       soundEncoder = await loadSoundEncoder(device, sound, hiddenSize, reader, type, own);
     }
   }
   const kinds = await layerKinds(config);
   if (device.traits.fast) await loadFast();
-  const bytes = weights.bytes + (encoder?.weights.bytes ?? 0) + (soundEncoder?.bytes ?? 0);
+  const bytes = weights.bytes + (encoder?.bytes ?? 0) + (soundEncoder?.bytes ?? 0);
   return {
     ...weights,
     bytes,

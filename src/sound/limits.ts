@@ -43,9 +43,13 @@ const EXTRACTOR: Readonly<Record<string, unknown>> = {
   per_bin_stddev: null,
 };
 
-/** @throws SplitkvError `unsupported` for a model whose frames are others */
-export function checkExtractor(file: Readonly<Record<string, unknown>>): void {
-  for (const [key, expected] of Object.entries(EXTRACTOR)) {
+/**
+ * @param frame samples of a frame, where frames are samples
+ * @throws SplitkvError `unsupported` for a model whose frames are others
+ */
+export function checkExtractor(file: Readonly<Record<string, unknown>>, frame?: number): void {
+  const samples = frame && { feature_size: frame, audio_samples_per_token: frame, sampling_rate: SAMPLE_RATE };
+  for (const [key, expected] of Object.entries(samples || EXTRACTOR)) {
     const value = file[key] ?? expected;
     if (value !== expected)
       throw unsupportedError(`the model's feature_extractor: ${key} ${show(value)}; expected ${show(expected)}`);

@@ -3,7 +3,7 @@
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t
 //   over t <= position - evicted (the row's own entry, kv_table.wgsl) with floor(t / 256) mod 8 = lane, in ascending tiles of
 //   KEY_TILE keys aligned to entries. window.wgsl: t from first_seen on, s capped
-//   BOTH_WAYS: t up to seen_end (runs.wgsl)
+//   BOTH_WAYS: t up to seen_end; BOUNDED: from seen_start on (runs.wgsl)
 //   sinks.wgsl: of the lane with the row's own entry, each head's sink beside the scores
 //
 // q            [rows][q_units*4] f32, head h at h * HEAD_DIM; or in pieces (query_pieces.wgsl), which cut no kv head's query heads
@@ -236,7 +236,7 @@ fn main(
   }
   let gone = evicted_entries(table);
   end -= gone;
-  seen = first_seen(seen - gone);
+  seen = seen_start(seen - gone);
   let lane = own_lane(slot, group_id.x);
   var partial_lane = group_id.x;
   if (COMPACT) {
@@ -272,7 +272,7 @@ fn main(
     let position = row_position(first_row + vector % TILE_ROWS);
     limit[j] = select(seen_end(position, slot) - gone, 0u, position == INACTIVE);
     if (WINDOWED) {
-      since[j] = select(first_seen(position - gone), 0u, position == INACTIVE);
+      since[j] = select(seen_start(position - gone), 0u, position == INACTIVE);
     }
   }
   // As one that sums: vectors ty, ty + 8, ..., units tx, tx + 16, ...

@@ -3,7 +3,7 @@
 //   s_t = scale * q . k_t,   m = max s_t,   l = sum exp(s_t - m),   o = sum exp(s_t - m) v_t
 //   over t <= position - evicted (the row's own entry, kv_table.wgsl) with floor(t / 256) mod 8 = lane, in ascending tiles of
 //   KEY_TILE keys aligned to entries. window.wgsl: t from first_seen on, s capped
-//   BOTH_WAYS: t up to seen_end (runs.wgsl)
+//   BOTH_WAYS: t up to seen_end; BOUNDED: from seen_start on (runs.wgsl)
 //   sinks.wgsl: of the lane with the row's own entry, each head's sink beside the scores
 //
 // Tensors as in attention_prefill.wgsl. o is accumulated in partial_o itself: no other invocation touches it.
@@ -130,10 +130,10 @@ fn main(
   }
   let gone = evicted_entries(table);
   end -= gone;
-  seen = first_seen(seen - gone);
+  seen = seen_start(seen - gone);
   let last = position - gone;
   let limit = seen_end(position, slot) - gone;
-  let since = first_seen(last);
+  let since = seen_start(last);
   let query = query_unit(row, params.q_units, head, HEAD_UNITS);
   let lane = own_lane(slot, group_id.x);
   var partial_lane = group_id.x;

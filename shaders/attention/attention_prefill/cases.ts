@@ -23,6 +23,15 @@ type PrefillShape = Shape & Pick<PrefillCase, 'partialLayout'>;
 /** All rows are of one run. */
 const EVERY = { rows: 2 ** 30, ends: 3 };
 
+/** Rows that see those beside them in groups of so many. */
+function boundedBy(sizes: readonly number[]): Pick<PrefillCase, 'runs' | 'bounds'> {
+  const bounds = sizes.flatMap((size, at) => {
+    const first = sizes.slice(0, at).reduce((sum, each) => sum + each, 0);
+    return Array<readonly [number, number]>(size).fill([first, first + size]);
+  });
+  return { runs: { rows: 2 ** 30, ends: 1, bounded: true }, bounds };
+}
+
 /** Rows of a slot at consecutive positions; `skip` rows of their first tile stay inactive. */
 export interface Segment {
   readonly slot: number;
@@ -204,6 +213,17 @@ const cases = [
     'both ways, windows over a chunk end',
     { heads: 2, kvHeads: 1, headDim: 24, kvType: 'f32', block: 16, runs: EVERY, runEnds: [300], slidingWindow: 9 },
     [{ slot: 0, from: 0, count: 300 }],
+  ),
+  prefillCase(
+    'within bounds, over a chunk end',
+    { heads: 2, kvHeads: 2, headDim: 24, kvType: 'f32', block: 16, ...boundedBy([64, 12, 190, 3, 30]), runEnds: [299] },
+    [{ slot: 0, from: 0, count: 299 }],
+  ),
+  prefillCase(
+    'tiny, within bounds',
+    { heads: 2, kvHeads: 1, headDim: 8, kvType: 'f32', block: 16, ...boundedBy([5, 2, 12]), runEnds: [19], idle: 16 },
+    [{ slot: 0, from: 0, count: 19 }],
+    true,
   ),
   prefillCase(
     'a run between others',

@@ -131,9 +131,8 @@ export const attentionPrefill = defineKernel({
     const compact = problem.perHead === true && own.ranks === 1 && partialLayout !== 'row';
     checkLanes('attention_prefill', { lanes, maxChunks, share: own }, compact);
     const gridLanes = (chunks: number): number => localLanes(Math.min(chunks, maxChunks), own);
-    const software = traits.software;
     // On a GPU a tile of K or V takes at most 8 KiB of workgroup memory.
-    const keyTile = software ? 64 : headDim <= 64 ? 32 : headDim <= 128 ? 16 : headDim <= 256 ? 8 : 4;
+    const keyTile = traits.software ? 64 : headDim <= 64 ? 32 : headDim <= 128 ? 16 : headDim <= 256 ? 8 : 4;
     const params = {
       rows,
       heads,
@@ -168,12 +167,13 @@ export const attentionPrefill = defineKernel({
       ...shared.constants,
       ...pieces.constants,
       ...attended.constants,
+      WINDOWED: attended.constants.WINDOWED || attended.constants.BOUNDED,
       ...sinks.constants,
       COMPACT: compact,
       TILE_ROWS: PREFILL_TILE_ROWS,
       KEY_TILE: keyTile,
     };
-    if (software) {
+    if (traits.software) {
       return {
         wgsl: [...fragments, rowSource],
         constants,

@@ -126,6 +126,11 @@ const cases = [
     ...[3, 4, 7, 8, 20, 29, 30].map((entry): RowInfo => [entry, 0]),
   ]),
   ropeCase('pictures, kept, q8', { ...pictured, rotary: 16, qkNorm: false, kvType: 'q8', keys: 'kept' }, [[9, 0]]),
+  ropeCase(
+    'pictures whose axes take no turns',
+    { ...pictured, spans: { positions: 40, lines: 7, columns: 6, before: 3 }, qkNorm: false, kvType: 'f32' },
+    [3, 4, 7, 8, 20, 29, 30].map((entry): RowInfo => [entry, 0]),
+  ),
   ropeCase('tiny f16', { heads: 1, kvHeads: 1, headDim: 8, qkNorm: false, kvType: 'f16', block: 16 }, [[2, 0]], true),
   ropeCase('tiny q8', { heads: 2, kvHeads: 1, headDim: 8, qkNorm: false, kvType: 'q8', block: 16 }, [[2, 0]], true),
   ropeCase('8/4 d32 several slots', { heads: 8, kvHeads: 4, headDim: 32, qkNorm: false, kvType: 'f32', block: 16 }, [

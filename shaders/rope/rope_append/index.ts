@@ -37,6 +37,8 @@ export interface RopeSpans {
   readonly positions: number;
   readonly lines: number;
   readonly columns: number;
+  /** Pairs that turn by the picture's, before the lines' and then the columns'; where left out all take turns. */
+  readonly before?: number | undefined;
 }
 
 /** Pictures that a slot may have. */
@@ -60,14 +62,20 @@ function rotaryOf(kernel: string, { headDim, rotary = headDim }: RotaryHeads): n
 }
 
 /** Of head_rope.wgsl. @throws as `rotaryOf` */
-export const rotaryConstants = (kernel: string, heads: RotaryHeads) => ({
-  ROTARY: rotaryOf(kernel, heads),
-  QUERY_ROWS: heads.queryRows ?? false,
-  SPANS: heads.spans ? ROPE_SPANS : 0,
-  POSITIONS: heads.spans?.positions ?? 0,
-  LINE_PAIRS: 3 * (heads.spans?.lines ?? 0),
-  COLUMN_PAIRS: 3 * (heads.spans?.columns ?? 0),
-});
+export const rotaryConstants = (kernel: string, heads: RotaryHeads) => {
+  const { positions = 0, lines = 0, columns = 0, before } = heads.spans ?? {};
+  const inTurn = before === undefined;
+  return {
+    ROTARY: rotaryOf(kernel, heads),
+    QUERY_ROWS: heads.queryRows ?? false,
+    SPANS: heads.spans ? ROPE_SPANS : 0,
+    POSITIONS: positions,
+    IN_TURN: inTurn,
+    BEFORE: before ?? 0,
+    LINE_PAIRS: inTurn ? 3 * lines : before + lines,
+    COLUMN_PAIRS: inTurn ? 3 * columns : before + lines + columns,
+  };
+};
 
 /** A piece of queryPieces brings, but with queriesOnly, the k and v heads of its query heads, behind them: its rows are [q][k][v]. */
 export interface RopeAppendProblem extends CacheHeads, RotaryHeads, TableLayout, QueryPieces {

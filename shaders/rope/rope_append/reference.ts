@@ -28,8 +28,12 @@ export function tableRows({ spans, pictures = [] }: SpansCase, [entry, slot]: re
     }
   }
   const [all, line, column] = positions[entry]!;
-  const lineOf = (pair: number): boolean => pair % 3 === 1 && pair < 3 * spans.lines;
-  const columnOf = (pair: number): boolean => pair % 3 === 2 && pair < 3 * spans.columns;
+  const { lines, columns, before } = spans;
+  const within = (pair: number, first: number, count: number): boolean => pair >= first && pair < first + count;
+  const lineOf = (pair: number): boolean =>
+    before === undefined ? pair % 3 === 1 && pair < 3 * lines : within(pair, before, lines);
+  const columnOf = (pair: number): boolean =>
+    before === undefined ? pair % 3 === 2 && pair < 3 * columns : within(pair, before + lines, columns);
   return (pair: number): number => (lineOf(pair) ? line : columnOf(pair) ? column : all);
 }
 

@@ -87,8 +87,8 @@ export const contextFacts = (
 
 /** What a model may take beside text, with those that do. */
 const ENCODERS = [
-  ['images', 'vision', 'SmolVLM, SmolVLM2, LFM2-VL, Gemma 3 or 4, Qwen3-VL or Qwen3.5'],
-  ['sound', 'sound', 'Gemma 4 E2B or E4B'],
+  ['images', 'vision', 'SmolVLM, SmolVLM2, LFM2-VL, Gemma 3 or 4, Qwen2.5-VL, Qwen3-VL or Qwen3.5'],
+  ['sound', 'sound', 'Gemma 4 E2B, E4B or 12B'],
 ] as const;
 
 /** A model with the encoders that are asked for. @throws SplitkvError `unsupported` where it has none */

@@ -32,6 +32,7 @@ const kinds: readonly (RandomVisionOptions & { mark: string })[] = [
   { kind: 'idefics3', seed: 21, mark: '<image>' },
   { kind: 'gemma3', seed: 22, tower: { image: 64 }, text: { sliding_window: 19 }, mark: '<start_of_image>' },
   { kind: 'qwen3_5', seed: 23, mark: '<|image_pad|>' },
+  { kind: 'qwen2_5_vl', seed: 27, mark: '<|image_pad|>' },
   { kind: 'qwen3_vl', seed: 24, mark: '<|image_pad|>' },
   // Its files say nothing of sizes: patches are of 16 pixels.
   { kind: 'lfm2_vl', seed: 25, tower: { patch: 16, image: 512 }, mark: '<image>' },
@@ -90,21 +91,23 @@ describe.each(kinds)('$kind', ({ mark, ...of }) => {
       /mmproj\.gguf of .*is it truncated\?/,
     );
     await refused([fileOf('mmproj.gguf', textGgufOf(made))]).toThrow(
-      /mmproj\.gguf of .* is no encoder of images: general\.architecture is "(llama|gemma3|gemma4|qwen35|qwen3vl|lfm2)"; expected "?'?clip/,
+      /mmproj\.gguf of .* is no encoder of images: general\.architecture is "(llama|gemma3|gemma4|qwen35|qwen2vl|qwen3vl|lfm2)"; expected "?'?clip/,
     );
     const said = (metadata: NonNullable<MmprojOptions['metadata']>): File =>
       fileOf('mmproj.gguf', mmprojOf(made, { metadata }));
     const key = of.kind === 'gemma4' ? 'clip.vision.projector_type' : 'clip.projector_type';
     const other = { [key]: { type: 'string', value: 'pixtral' } as const };
     await refused([said(other)]).toThrow(
-      /clip\.projector_type is "pixtral"; .* expected "(idefics3|gemma3|qwen3vl_merger|lfm2|gemma4v)"/,
+      /clip\.projector_type is "pixtral"; .* expected "(idefics3|gemma3|qwen2.5vl_merger|qwen3vl_merger|lfm2|gemma4v)"/,
     );
     await refused([said({ 'clip.vision.projection_dim': { type: 'u32', value: 2048 } })]).toThrow(
       /is of another model: its rows have 2048 elements .*, the model's 64/,
     );
     // Gemma 4's says nothing of them.
     if (of.kind !== 'gemma4') {
-      await refused([said({ 'clip.use_gelu': { type: 'bool', value: false } })]).toThrow(/hidden_act "quick_gelu"/);
+      // Qwen2.5-VL's is SiLU.
+      if (of.kind !== 'qwen2_5_vl')
+        await refused([said({ 'clip.use_gelu': { type: 'bool', value: false } })]).toThrow(/hidden_act "quick_gelu"/);
       await refused([said({ 'clip.vision.image_mean': { type: 'f32[]', value: [0.5] } })]).toThrow(
         /mmproj\.gguf: image_mean \[0\.5\]; expected three numbers/,
       );
@@ -112,7 +115,9 @@ describe.each(kinds)('$kind', ({ mark, ...of }) => {
     const [lacks, as] =
       of.kind === 'gemma4'
         ? ['v.blk.0.ffn_up.output_max', /fc1\.output_max/]
-        : ['v.post_ln.bias', /post_layernorm\.bias/];
+        : of.kind === 'qwen2_5_vl'
+          ? ['v.post_ln.weight', /post_layernorm\.weight/]
+          : ['v.post_ln.bias', /post_layernorm\.bias/];
     const short = mmprojOf(made, { rename: (name) => name.replace(lacks, 'v.other') });
     await refused([fileOf('mmproj.gguf', short)]).toThrow(as);
     const two = ['mmproj-a-F16.gguf', 'mmproj-b-F16.gguf'].map((name) => fileOf(name, whole));

@@ -8,13 +8,13 @@ import { qwenSize } from '../../images/sizes.js';
 import { resize } from '../../images/resize.js';
 import { makeRandomVision } from '../../model/testing/random_vision.js';
 import { familyLogits } from '../../model/testing/reference/families.js';
-import { qwenPositions, qwenRows } from '../../model/testing/reference/vision.js';
+import { qwen25Rows, qwenPositions, qwenRows } from '../../model/testing/reference/vision.js';
 import type { LoadOptions, Model } from '../contracts/api.js';
 import { errorOf, expectAsOnPaper, expectSameBits, logitsOf } from '../testing/pictured.js';
 import { load } from './load.js';
 import { serve } from './serving_model.js';
 
-// Pictures of any size, whose rows have three positions: Qwen3.5's and Qwen3-VL's.
+// Pictures of any size, whose rows have three positions: Qwen3.5's, Qwen2.5-VL's and Qwen3-VL's.
 
 const PAD = 300;
 const [PATCH, UNIT] = [8, 16];
@@ -39,7 +39,7 @@ test('sizes are those of the processor', () => {
   ]);
 });
 
-describe.each(['qwen3_5', 'qwen3_vl'] as const)('%s', async (kind) => {
+describe.each(['qwen3_5', 'qwen2_5_vl', 'qwen3_vl'] as const)('%s', async (kind) => {
   const made = makeRandomVision({ kind, seed: 8, imageToken: PAD });
   const files = [...made.files].map(([name, bytes]) => new File([bytes], name));
   const open = async (more: LoadOptions = {}, from = files): Promise<Model> => {
@@ -60,7 +60,8 @@ describe.each(['qwen3_5', 'qwen3_vl'] as const)('%s', async (kind) => {
       const [width, height] = sizes[at]!;
       const { data } = resize(picture, width, height, 'bicubic');
       const pixels = [...data].map((value) => value / 127.5 - 1);
-      return qwenRows(made.weights, made.tower, made.scale, 64, pixels, [width, height]);
+      const rowsOf = kind === 'qwen2_5_vl' ? qwen25Rows : qwenRows;
+      return rowsOf(made.weights, made.tower, made.scale, 64, pixels, [width, height]);
     });
     const rows = new Map(places.map((place, at) => [place, given[at]!.slice(0, 64)]));
     const added = new Map(
@@ -72,7 +73,7 @@ describe.each(['qwen3_5', 'qwen3_vl'] as const)('%s', async (kind) => {
       ]),
     );
     const tokens = ids.map((id) => (id >= GIVEN_ID ? PAD : id));
-    const more = positions && { positionOf: qwenPositions(isRow, of, section) };
+    const more = positions && { positionOf: qwenPositions(isRow, of, section, kind !== 'qwen2_5_vl') };
     return familyLogits(made.text, made.weights, tokens, { rows, added, ...more });
   }
   test('logits are those of float64', { timeout: 300_000 }, () => {
@@ -116,7 +117,7 @@ describe.each(['qwen3_5', 'qwen3_vl'] as const)('%s', async (kind) => {
     { ranks: 2, plan: 'token', virtualRanks: true },
     { ranks: 2, plan: 'adp', virtualRanks: true },
     // A state isn't split.
-    ...(kind === 'qwen3_vl'
+    ...(kind !== 'qwen3_5'
       ? ([
           { ranks: 2, plan: 'sp' },
           { ranks: 2, plan: 'tp+sp' },

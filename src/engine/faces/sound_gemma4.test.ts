@@ -167,12 +167,12 @@ describe('sound', () => {
       /loaded without their encoder: load one that takes images/,
     );
     await expect((await open({ sound: false })).readPrompt(prompt)).rejects.toThrow(
-      /sounds.*for text alone: load Gemma 4 E2B or E4B, with sound: true/,
+      /sounds.*for text alone: load Gemma 4 E2B, E4B or 12B, with sound: true/,
     );
     const deaf = [...makeRandomVision({ kind: 'gemma4', imageToken: IMAGE }).files].map(
       ([name, bytes]) => new File([bytes], name),
     );
-    await expect(open({}, deaf)).rejects.toThrow(/takes no sound here.*Gemma 4 E2B or E4B/);
+    await expect(open({}, deaf)).rejects.toThrow(/takes no sound here.*Gemma 4 E2B, E4B or 12B/);
     const other = new File([JSON.stringify({ feature_extractor: { mel_floor: 0.01 } })], 'processor_config.json');
     await expect(open({}, [...files, other])).rejects.toThrow(/feature_extractor: mel_floor 0\.01; expected 0\.001/);
   });
@@ -209,9 +209,9 @@ describe('a GGUF file with its mmproj', () => {
     const refused = (file: Uint8Array<ArrayBuffer>) =>
       expect(open({}, [gguf, new File([file], 'mmproj-F16.gguf')])).rejects;
     await refused(mmprojOf(makeRandomVision(of))).toThrow(/takes no sound here/);
-    const metadata = { 'clip.audio.projector_type': { type: 'string', value: 'gemma4ua' } } as const;
+    const metadata = { 'clip.audio.projector_type': { type: 'string', value: 'lfm2a' } } as const;
     await refused(mmprojOf(stored, { metadata })).toThrow(
-      /clip\.audio\.projector_type is "gemma4ua"; expected "gemma4a"/,
+      /clip\.audio\.projector_type is "lfm2a"; expected "gemma4a", "gemma4ua"/,
     );
     await refused(mmprojOf(stored, { rename: (name) => name.replace('a.blk.0.conv_dw', 'a.other') })).toThrow(
       /conv_kernel_size|depthwise_conv1d/,

@@ -17,7 +17,7 @@ import {
   TOKENIZER_CONFIG_LIMITS,
   TOKENIZER_LIMITS,
 } from '../../loader/index.js';
-import { expertsOf, type ModelConfig } from '../../model/config/model_config.js';
+import { expertsOf, type ModelConfig, takesRows } from '../../model/config/model_config.js';
 import { readModelConfig } from '../../model/families/registry.js';
 import { Tokenizer, type TokenizerFiles } from '../../tokenizer/index.js';
 import type { LoadOptions, RecommendedSampling } from '../contracts/api.js';
@@ -88,6 +88,7 @@ async function readProcessors(source: Source, signal: AbortSignal | undefined): 
 /** Else a checkpoint has a language model beside others, or its experts in stacks. */
 const namedAsFamily = ({ tensors }: TensorIndex, config: ModelConfig): boolean =>
   tensors.has(`${config.tensors.embedding}.weight`) &&
+  !takesRows(config) &&
   !(config.tensors.experts?.stacks && expertsOf(config)) &&
   ![...tensors.keys()].some((name) => /\.experts\.gate_up_proj(_blocks)?$/.test(name));
 

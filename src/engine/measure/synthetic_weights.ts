@@ -7,6 +7,7 @@ import type { RankSlice } from '../../model/shape.js';
 import { perLayerTable } from '../../model/layers/per_layer_weights.js';
 import { weightSpecs } from '../../model/weights/model_map.js';
 import { soundSpecs } from '../../model/sound/sound_specs.js';
+import { embedderSpecs } from '../../model/vision/embedder_specs.js';
 import { encoderSpecs, placesTable } from '../../model/vision/encoder_specs.js';
 import { expectedTensors, specsIn } from '../../model/weights/weight_map.js';
 import { typeOfTensor, type WeightTypes } from '../../model/weights/weight_types.js';
@@ -44,9 +45,10 @@ const SOURCE = {
 
 function indexOf(config: ModelConfig, slice: RankSlice, table: Float32Array, types: WeightTypes): TensorIndex {
   const { vision, sound, hiddenSize } = config;
-  const encoders = [vision && encoderSpecs(vision, hiddenSize), sound && soundSpecs(sound, hiddenSize)].flatMap(
-    (specs) => [...specsIn(specs)],
-  );
+  const encoders = [
+    vision && (vision.tower.layers.length > 0 ? encoderSpecs : embedderSpecs)(vision, hiddenSize),
+    sound && ('frame' in sound ? embedderSpecs(sound, hiddenSize) : soundSpecs(sound, hiddenSize)),
+  ].flatMap((specs) => [...specsIn(specs)]);
   const expected = [...expectedTensors([...weightSpecs(config, slice), ...encoders])].map(
     ([name, { shape }]) => [name, shape] as const,
   );

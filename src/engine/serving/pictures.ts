@@ -2,7 +2,7 @@ import { ROPE_SPANS } from '../../../shaders/rope/rope_append/index.js';
 import { contextFullError, formatError, limitError, unsupportedError, usageError } from '../../base/errors.js';
 import { GIVEN_ID } from '../../base/kv_units.js';
 import { count as counted, range, sum } from '../../base/lists.js';
-import { joinFloats, sha256 } from '../../base/math.js';
+import { ceilDiv, joinFloats, sha256 } from '../../base/math.js';
 import { decodeImage } from '../../images/decode.js';
 import { IMAGE_LIMITS } from '../../images/header.js';
 import { cutPicture, type CutSettings, cutSettings } from '../../images/cuts.js';
@@ -10,6 +10,7 @@ import type { Picture } from '../../images/picture.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { type Grid, rowWidth } from '../../model/config/vision_config.js';
 import type { PictureSpan } from '../../model/layers/attention/rope_table.js';
+import { padRows } from '../../model/layers/roles.js';
 import { tilePatches } from '../../model/vision/patch_rows.js';
 import { checkExtractor, SOUND_LIMITS, soundRows, soundText } from '../../sound/limits.js';
 import type { ImageSource, Prompt, SoundSource, TokenizeOptions } from '../contracts/api.js';
@@ -84,7 +85,7 @@ export class Pictures {
     files: Pick<ModelFiles, 'pictures' | 'sounds'>,
     runner: () => Runner,
   ): Promise<Pictures> {
-    if (sound) checkExtractor(await files.sounds());
+    if (sound) checkExtractor(await files.sounds(), 'frame' in sound ? sound.frame : undefined);
     return new Pictures({ vision, sound }, vision && cutSettings(await files.pictures(), vision, vision.file), runner);
   }
 
@@ -226,15 +227,20 @@ export class Pictures {
       import('../../sound/mel.js'),
     ]);
     const samples = await decodeSound(source);
-    const count = soundRows(framesOf(samples.length));
+    const sound = this.sound!;
+    const frame = 'frame' in sound ? sound.frame : undefined;
+    const count = frame ? ceilDiv(samples.length, frame) : soundRows(framesOf(samples.length));
     if (count === 0) throw formatError(`a recording of ${samples.length} samples at 16 kHz: too short to be heard`);
     return {
       key: `sound ${await sha256(new Uint8Array(samples.buffer))}`,
-      token: this.sound!.soundToken,
+      token: sound.soundToken,
       count,
       grid: undefined,
       text: soundText(count),
-      rows: () => this.runner().ranks[0]!.encode(melFrames(samples), undefined),
+      rows: () => {
+        const values = frame ? padRows(samples, samples.length, count * frame) : melFrames(samples);
+        return this.runner().ranks[0]!.encode(values, undefined);
+      },
     };
   }
 
@@ -303,7 +309,7 @@ export class Pictures {
         );
       const row = id - last.first;
       const isWhole = (row === 0 || ids[at - 1] === id - 1) && (row === last.count - 1 || ids[at + 1] === id + 1);
-      if ((runs || last.grid) && !isWhole)
+      if (((runs && this.#isPicture(last)) || last.grid) && !isWhole)
         throw usageError(`token ${id} is a row of an image that isn't whole here: give the prompt again`);
       found.add(last);
     }
@@ -353,9 +359,14 @@ export class Pictures {
   /** Where rows of a picture see each other: the end of the picture that these tokens have; 0 where they have none. */
   runEnd(ids: Uint32Array, start: number): number | undefined {
     if (!this.vision?.runs) return undefined;
-    const at = ids.findIndex((id) => id >= GIVEN_ID);
+    const at = ids.findIndex((id) => this.#isSeen(id));
     return at < 0 ? 0 : this.#behind(ids[at]!, start + at);
   }
+
+  #isPicture = ({ token }: Entry): boolean => token === this.vision?.imageToken;
+
+  /** Whether it is a row of such a picture: those of recordings see none after them. */
+  #isSeen = (id: number): boolean => id >= GIVEN_ID && this.#isPicture(this.#find(id)!);
 
   /** Of such pictures: behind the one that a row at `position` is of. */
   #behind(id: number, position: number): number {
@@ -373,10 +384,11 @@ export class Pictures {
     let at = start;
     for (let found = false; at < end;) {
       const id = idAt(at);
-      const next = id < GIVEN_ID ? at + 1 : this.#behind(id, at);
+      const isSeen = this.#isSeen(id);
+      const next = isSeen ? this.#behind(id, at) : at + 1;
       const alone = next > end || next - at !== runs;
-      if (id >= GIVEN_ID && (found || (alone && at > start))) return at;
-      found ||= id >= GIVEN_ID;
+      if (isSeen && (found || (alone && at > start))) return at;
+      found ||= isSeen;
       at = next;
     }
     return at;

@@ -101,7 +101,7 @@ export const withoutMedia = (message: ChatMessageOfApi): ChatMessage => ({
 
 const TAKERS = {
   images: 'one that takes images, such as SmolVLM, with images: true (--images)',
-  sounds: 'Gemma 4 E2B or E4B, with sound: true (--sound)',
+  sounds: 'Gemma 4 E2B, E4B or 12B, with sound: true (--sound)',
 };
 
 /** @param taken by kind, whether the model takes it; undefined: none @throws SplitkvError `usage` for what it doesn't take */

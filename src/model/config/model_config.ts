@@ -134,9 +134,9 @@ export interface GqaConfig {
   readonly window?: number | undefined;
   /**
    * True: a query sees the keys behind it, too, all or (`window`) as many as before it. All layers of a model, whose texts are computed
-   * whole, and which makes no text.
+   * whole, and which makes no text. 'bounded': those between bounds that a text's positions have.
    */
-  readonly bothWays?: true;
+  readonly bothWays?: true | 'bounded';
   /** Scores s become softcap * tanh(s / softcap). */
   readonly softcap?: number | undefined;
   /** True: each query head has a further logit in its softmax, with no value. */

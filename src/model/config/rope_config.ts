@@ -62,9 +62,10 @@ export interface RopeConfig {
   readonly interleaved: boolean | 'by axis';
   /**
    * Of rows of pictures, which have three positions: pair i turns by the line's where i % 3 is 1 and below 3 * lines, by the column's where
-   * it is 2 and below 3 * columns, otherwise by the picture's.
+   * it is 2 and below 3 * columns, otherwise by the picture's. With `before`: so many pairs by the picture's, then the lines', then the
+   * columns'.
    */
-  readonly sections?: { readonly lines: number; readonly columns: number };
+  readonly sections?: { readonly lines: number; readonly columns: number; readonly before?: number };
   /** Queries at position p are multiplied by 1 + beta ln(1 + floor(p / length)) as well. */
   readonly temperature?: { readonly beta: number; readonly length: number };
 }
@@ -108,14 +109,23 @@ export function parseTurns(
   };
 }
 
-/** Qwen's `mrope_section`. @param otherwise where the file doesn't say */
-export function parseSections(config: ConfigReader, otherwise: readonly number[]): Pick<RopeConfig, 'sections'> {
+/**
+ * Qwen's `mrope_section`.
+ * @param otherwise where the file doesn't say
+ * @param takesTurns false: one axis' pairs lie behind the other's
+ */
+export function parseSections(
+  config: ConfigReader,
+  otherwise: readonly number[],
+  takesTurns = true,
+): Pick<RopeConfig, 'sections'> {
   const rope = config.optionalObject('rope_parameters') ?? config.optionalObject('rope_scaling');
   const given = rope?.raw('mrope_section') ?? otherwise;
   const isList =
     Array.isArray(given) && given.length === 3 && given.every((each) => Number.isInteger(each) && each >= 0);
   if (!isList) throw config.invalid('mrope_section', given, 'three numbers of pairs');
-  return { sections: { lines: Number(given[1]), columns: Number(given[2]) } };
+  const [before, lines, columns] = given.map(Number) as [number, number, number];
+  return { sections: { lines, columns, ...(!takesTurns && { before }) } };
 }
 
 /** Llama 4's, in the keys of transformers' Ministral 3. */
@@ -175,7 +185,8 @@ function parseScaling(
   const legacy = rope.optionalString('type');
   const key = modern === undefined ? 'type' : 'rope_type';
   const type = modern ?? legacy ?? 'default';
-  if (type === 'default') {
+  // Qwen's has sections, which are read elsewhere.
+  if (type === 'default' || type === 'mrope') {
     if (rope.raw('factor') !== undefined && modern === undefined && legacy === undefined)
       return rope.missing('rope_type');
     return null;

@@ -1,12 +1,24 @@
 import type { ConfigReader } from './config_reader.js';
 
-/**
- * An encoder of sound beside a decoder, a conformer: log-mel frames (src/sound/mel.ts) become rows that take the places of placeholders, four
- * frames a row.
- */
-export interface SoundConfig {
+/** What makes rows of sound that take the places of placeholders. */
+export type SoundConfig = ConformerConfig | SamplesConfig;
+
+interface SoundBase {
   /** A placeholder's id, of which a prompt has one for each row; in a text it stands for a recording. */
   readonly soundToken: number;
+  /** Of the norms that have no eps of their own. */
+  readonly eps: number;
+  /** The GGUF file that has it, where it isn't the decoder's. */
+  readonly file?: string;
+}
+
+/** No encoder: so many samples, normalised, are multiplied into a row (vision/embedder.ts). */
+export interface SamplesConfig extends SoundBase {
+  readonly frame: number;
+}
+
+/** An encoder of sound beside a decoder, a conformer: four log-mel frames (src/sound/mel.ts) become a row. */
+export interface ConformerConfig extends SoundBase {
   readonly hiddenSize: number;
   readonly layers: number;
   readonly heads: number;
@@ -20,16 +32,12 @@ export interface SoundConfig {
   readonly cap: number;
   /** What a feed-forward half is multiplied by, before it is added. */
   readonly factor: number;
-  /** Of the norms that have no eps of their own. */
-  readonly eps: number;
   /** Elements of a row before the decoder's. */
   readonly outSize: number;
   /** What goes into the layers' matrices and comes out of them has bounds, which the file has. */
   readonly clipped: boolean;
   /** The file has softplus(scale) of queries' elements in place of scale. */
   readonly softened?: true;
-  /** The GGUF file that has it, where it isn't the decoder's. */
-  readonly file?: string;
 }
 
 /** What transformers takes for keys that Gemma 4's config leaves out. */
@@ -57,7 +65,7 @@ const FIRST_CHANNELS = 128;
 const LEAST_CLIPPING = 1e10;
 
 /** Gemma 4's `audio_config`. @throws SplitkvError `unsupported` for what would be computed otherwise */
-export function parseGemma4Sound(config: ConfigReader, soundToken: number): SoundConfig {
+export function parseGemma4Sound(config: ConfigReader, soundToken: number): ConformerConfig {
   config.setDefaults(defaults);
   const refuse = (key: string, fits: boolean, expected: string): void => {
     if (!fits) throw config.unsupported(key, config.raw(key), expected);
@@ -91,4 +99,11 @@ export function parseGemma4Sound(config: ConfigReader, soundToken: number): Soun
     outSize: config.integer('output_proj_dims'),
     clipped: config.boolean('use_clipped_linears', true),
   };
+}
+
+/** Gemma 4 12B's `audio_config`. */
+export function parseGemma4Samples(config: ConfigReader, soundToken: number): SamplesConfig {
+  config.setDefaults({ audio_embed_dim: 640, rms_norm_eps: 1e-6 });
+  const frame = config.integer('audio_embed_dim', { min: 32, max: 2 ** 14 });
+  return { soundToken, frame, eps: config.positive('rms_norm_eps') };
 }

@@ -1,10 +1,13 @@
 import { beforeAll, expect, test } from 'vitest';
 import { loadFamilies, parseModelConfig } from '../families/registry.js';
 import { PUBLISHED } from '../testing/published_configs.js';
-import { encoderSpecs } from '../vision/encoder_specs.js';
+import { embedderSpecs } from '../vision/embedder_specs.js';
+import { encoderSpecs, placesTable } from '../vision/encoder_specs.js';
+import type { SamplesConfig } from './sound_config.js';
 import { weightBytes } from '../weights/model_map.js';
 import { expectedTensors, specsIn } from '../weights/weight_map.js';
-import { imageRows, patchesOf, patchOrder } from './vision_config.js';
+import type { GqaConfig } from './model_config.js';
+import { imageRows, patchesOf, patchOrder, windowsOf } from './vision_config.js';
 
 beforeAll(loadFamilies);
 
@@ -180,6 +183,52 @@ const models = {
     encoder: 152,
     millions: 2280,
   },
+  'Qwen2.5-VL 3B': {
+    // The text part's keys stand beside the encoder's.
+    config: {
+      architectures: ['Qwen2_5_VLForConditionalGeneration'],
+      model_type: 'qwen2_5_vl',
+      image_token_id: 151655,
+      bos_token_id: 151643,
+      eos_token_id: 151645,
+      hidden_act: 'silu',
+      hidden_size: 2048,
+      intermediate_size: 11008,
+      max_position_embeddings: 128000,
+      max_window_layers: 70,
+      num_attention_heads: 16,
+      num_hidden_layers: 36,
+      num_key_value_heads: 2,
+      rms_norm_eps: 1e-6,
+      rope_theta: 1000000,
+      sliding_window: 32768,
+      tie_word_embeddings: true,
+      torch_dtype: 'bfloat16',
+      use_sliding_window: false,
+      vision_config: {
+        depth: 32,
+        hidden_act: 'silu',
+        hidden_size: 1280,
+        intermediate_size: 3420,
+        num_heads: 16,
+        in_chans: 3,
+        out_hidden_size: 2048,
+        patch_size: 14,
+        spatial_merge_size: 2,
+        spatial_patch_size: 14,
+        window_size: 112,
+        fullatt_block_indexes: [7, 15, 23, 31],
+        tokens_per_second: 2,
+        temporal_patch_size: 2,
+      },
+      rope_scaling: { type: 'mrope', mrope_section: [16, 24, 24] },
+      vocab_size: 151936,
+    },
+    rows: 1024,
+    patches: 4096,
+    encoder: 631,
+    millions: 3086,
+  },
   'Qwen3-VL 2B': {
     config: {
       model_type: 'qwen3_vl',
@@ -280,6 +329,70 @@ test.each(Object.entries(models))('%s, as published', (_, { config: raw, rows, p
   expect(Math.abs(weightBytes(config, 'f16').parameters / 1e6 - millions)).toBeLessThan(1);
 });
 
+/** As published, but for what doesn't count. */
+const unified = {
+  model_type: 'gemma4_unified',
+  image_token_id: 258880,
+  audio_token_id: 258881,
+  text_config: {
+    model_type: 'gemma4_unified_text',
+    attention_k_eq_v: true,
+    global_head_dim: 512,
+    head_dim: 256,
+    hidden_size: 3840,
+    hidden_size_per_layer_input: 0,
+    intermediate_size: 15360,
+    num_attention_heads: 16,
+    num_global_key_value_heads: 1,
+    num_hidden_layers: 48,
+    num_key_value_heads: 8,
+    sliding_window: 1024,
+    use_bidirectional_attention: 'vision',
+    vocab_size: 262144,
+  },
+  vision_config: {
+    mm_embed_dim: 3840,
+    mm_posemb_size: 1120,
+    model_patch_size: 48,
+    num_soft_tokens: 280,
+    output_proj_dims: 3840,
+    patch_size: 16,
+    pooling_kernel_size: 3,
+  },
+  audio_config: { audio_embed_dim: 640 },
+};
+
+test('Gemma 4 12B: each of its numbers is read', () => {
+  const config = parseModelConfig(unified);
+  const [vision, sound] = [config.vision!, config.sound as SamplesConfig];
+  const specs = [vision, sound].flatMap((of) => [...specsIn(embedderSpecs(of, config.hiddenSize))]);
+  const numbers = [...expectedTensors(specs).values()].reduce((sum, each) => sum + each.numbers, 0);
+  const places = placesTable(vision)!.shape.reduce((a, b) => a * b);
+  // Keys that are values are held twice.
+  const twice = 8 * 512 * 3840;
+  // As the Hub counts them.
+  expect(weightBytes(config, 'f16').parameters - twice + numbers + places).toBe(11_959_730_224);
+  expect(vision).toMatchObject({ patch: 48, merge: 1, runs: 280, windowedRuns: true });
+  const { use_bidirectional_attention: _, ...text } = unified.text_config;
+  expect(parseModelConfig({ ...unified, text_config: text }).vision).toHaveProperty('runs');
+  const causal = { ...text, use_bidirectional_attention: null };
+  expect(parseModelConfig({ ...unified, text_config: causal }).vision).not.toHaveProperty('runs');
+});
+
+test('windows of rows', () => {
+  const shape = { image: 8, patch: 1, merge: 2, window: 2 };
+  expect(windowsOf(shape, [4, 6])).toEqual([
+    [0, 1, 3, 4],
+    [2, 5],
+  ]);
+  expect(patchOrder(shape, [2, 6])).toEqual([0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11]);
+  expect(patchOrder(shape, [4, 6]).slice(4, 12)).toEqual([2, 3, 8, 9, 12, 13, 18, 19]);
+  const { config } = models['Qwen2.5-VL 3B'];
+  const { window, tower } = parseModelConfig(config).vision!;
+  const whole = tower.layers.flatMap(({ attention }, at) => ((attention as GqaConfig).bothWays === true ? [at] : []));
+  expect([window, whole]).toEqual([4, [7, 15, 23, 31]]);
+});
+
 test('patches that are joined lie side by side', () => {
   const shape = { image: 4, patch: 1, merge: 2 };
   expect(patchOrder(shape, [4, 4])).toEqual([0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15]);
@@ -321,14 +434,10 @@ test('what is refused of an encoder: texts are not', () => {
   expect(misfit({ ...gemma4, text_config: { ...text, pad_token_id: 3 } })).toMatch(/pad_token_id 3 /);
   const narrow = { ...gemma4.vision_config, position_embedding_size: 100 };
   expect(() => parseModelConfig({ ...gemma4, vision_config: narrow })).toThrow(/position_embedding_size is 100/);
-  const unified = {
-    model_type: 'gemma4_unified',
-    text_config: { model_type: 'gemma4_unified_text' },
-    vision_config: { mm_embed_dim: 3840 },
-    audio_config: { audio_embed_dim: 640 },
-  };
-  expect(misfit(unified)).toMatch(/model_type "gemma4_unified" .* only its text/);
-  expect(parseModelConfig(unified).soundMisfit).toMatch(/samples without an encoder/);
+  const patches = { ...unified.vision_config, output_proj_dims: 2048 };
+  expect(misfit({ ...unified, vision_config: patches })).toMatch(/output_proj_dims 2048 .* 3840/);
+  const wide = { ...unified.vision_config, num_soft_tokens: 1120 };
+  expect(misfit({ ...unified, vision_config: wide })).toMatch(/num_soft_tokens 1120 .* at most the window of 1024/);
   const lfm2 = models['LFM2-VL 450M'].config;
   expect(misfit({ ...lfm2, projector_hidden_act: 'relu' })).toMatch(/projector_hidden_act "relu" .* is gelu/);
   expect(misfit({ ...lfm2, vision_feature_layer: -2 })).toMatch(/vision_feature_layer -2 .* all layers/);

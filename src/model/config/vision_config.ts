@@ -1,6 +1,7 @@
 import type { CutKind } from '../../images/cuts.js';
 import type { ConfigReader } from './config_reader.js';
 import type { DenseMlpConfig, GqaConfig, LayerConfig, ModelConfig, NormConfig } from './model_config.js';
+import type { RopeConfig } from './rope_config.js';
 import { range } from '../../base/lists.js';
 
 /**
@@ -24,6 +25,8 @@ export interface VisionConfig {
   readonly merger?: MergerConfig;
   /** Of pictures of any size: the square table of patches' places, which is stretched over a picture. */
   readonly places?: PlacesConfig;
+  /** Of layers that are bounded: rows of a side whose patches see each other, and no others. */
+  readonly window?: number;
   /** Rows of a picture, at most, where each sees all of them; undefined: each sees those up to itself. */
   readonly runs?: number;
   /** True: only in layers with a window. */
@@ -32,7 +35,10 @@ export interface VisionConfig {
   readonly clipped?: boolean;
   /** The GGUF file that has it, where it isn't the decoder's. */
   readonly file?: string;
-  /** The layers, of patches in the order of `patchOrder`. It has no vocabulary. */
+  /**
+   * The layers, of patches in the order of `patchOrder`; where it has none, each patch becomes a row by itself (vision/embedder.ts). It has
+   * no vocabulary.
+   */
   readonly tower: ModelConfig;
 }
 
@@ -40,9 +46,9 @@ export interface PlacesConfig {
   readonly side: number;
   /**
    * Its corners lie on the picture's; or its pixels are resized as a picture's are, antialiased; or there are two tables of a side, of the
-   * column and of the line, whose rows are added.
+   * column and of the line, whose rows are added; or there is none.
    */
-  readonly by: 'corners' | 'pixels' | 'axes';
+  readonly by: 'corners' | 'pixels' | 'axes' | 'none';
 }
 
 /** A row is norm(scale * (the sum of its patches)); standardised: norm((that - bias) * factor), whose norm has no weights. */
@@ -80,22 +86,38 @@ export const imageRows = (vision: Pick<VisionConfig, 'image' | 'patch' | 'merge'
 export const rowWidth = ({ merger }: Pick<VisionConfig, 'merger'>, textWidth: number): number =>
   textWidth * (1 + (merger?.taps.length ?? 0));
 
+/** A picture's rows by window, in the encoder's order; without windows all are of one. */
+export function windowsOf(
+  { merge, window = MOST_SIDE }: Pick<VisionConfig, 'merge' | 'window'>,
+  grid: Grid,
+): number[][] {
+  const [high, wide] = grid.map((patches) => patches / merge) as [number, number];
+  const corners = (of: number): number[] => range(0, Math.ceil(of / window)).map((at) => at * window);
+  const sides = (first: number, of: number): number[] => range(first, Math.min(of, first + window));
+  return corners(high).flatMap((top) =>
+    corners(wide).map((left) =>
+      sides(top, high).flatMap((line) => sides(left, wide).map((column) => line * wide + column)),
+    ),
+  );
+}
+
 /**
  * By row of the encoder's: which patch, counted row by row. Those that become a row lie side by side; where they are averaged first the
  * first one of each row, with room for as many rows as there may be (-1: none), then the second.
  */
 export function patchOrder(
-  vision: Pick<VisionConfig, 'merge' | 'average' | 'image' | 'patch'>,
+  vision: Pick<VisionConfig, 'merge' | 'average' | 'image' | 'patch' | 'window'>,
   [lines, columns]: Grid,
 ): number[] {
   const { merge, average } = vision;
   const blocks = (lines * columns) / merge ** 2;
   const across = columns / merge;
   const most = imageRows(vision);
+  const rows = average ? [] : windowsOf(vision, [lines, columns]).flat();
   return range(0, average ? most * merge ** 2 : lines * columns).map((at) => {
     const [block, inside] = average
       ? [at % most, Math.floor(at / most)]
-      : [Math.floor(at / merge ** 2), at % merge ** 2];
+      : [rows[Math.floor(at / merge ** 2)]!, at % merge ** 2];
     if (block >= blocks) return -1;
     const line = Math.floor(block / across) * merge + Math.floor(inside / merge);
     return line * columns + (block % across) * merge + (inside % merge);
@@ -215,16 +237,29 @@ function parsePlaces(config: ConfigReader, key: string, by: PlacesConfig['by']):
   return { side, by };
 }
 
-/** Qwen3-VL's and Qwen3.5's: as SigLIP's, for pictures of any size, with places and rotations by line and column. */
-export function parseQwenVision(config: ConfigReader): Omit<VisionConfig, 'imageToken' | 'mark'> {
-  config.setDefaults(qwenDefaults);
-  const patch = config.integer('patch_size');
-  const merge = config.integer('spatial_merge_size', { min: 1, max: 16 });
+const rotated = ({ headDim }: GqaConfig): RopeConfig => ({
+  theta: 1e4,
+  scaling: null,
+  dims: headDim,
+  interleaved: false,
+});
+
+function parseQwenSizes(config: ConfigReader) {
   const frames = config.integer('temporal_patch_size');
   if (frames !== 2)
     throw config.unsupported('temporal_patch_size', frames, 'patches of 2 frames, which are one picture');
+  return {
+    patch: config.integer('patch_size'),
+    merge: config.integer('spatial_merge_size', { min: 1, max: 16 }),
+    layers: config.integer('depth', { min: 1, max: 256 }),
+  };
+}
+
+/** Qwen3-VL's and Qwen3.5's: as SigLIP's, for pictures of any size, with places and rotations by line and column. */
+export function parseQwenVision(config: ConfigReader): Omit<VisionConfig, 'imageToken' | 'mark'> {
+  config.setDefaults(qwenDefaults);
+  const { patch, merge, layers } = parseQwenSizes(config);
   const places = parsePlaces(config, 'num_position_embeddings', 'corners');
-  const layers = config.integer('depth', { min: 1, max: 256 });
   const taps = config.raw('deepstack_visual_indexes') ?? [];
   const isLayer = (tap: unknown, at: number, all: unknown[]): boolean =>
     Number.isInteger(tap) && Number(tap) < layers && Number(tap) > (at === 0 ? -1 : Number(all[at - 1]));
@@ -232,7 +267,7 @@ export function parseQwenVision(config: ConfigReader): Omit<VisionConfig, 'image
     throw config.invalid('deepstack_visual_indexes', taps, `an ascending list of layers below ${layers} (depth)`);
   const keys = { heads: 'num_heads', layers: 'depth' };
   const tower = parseTower(config, MOST_SIDE, keys, { kind: 'layer', eps: 1e-6, bias: true }, (gqa, mlp) => {
-    return { attention: { ...gqa, rope: { theta: 1e4, scaling: null, dims: gqa.headDim, interleaved: false } }, mlp };
+    return { attention: { ...gqa, rope: rotated(gqa) }, mlp };
   });
   return {
     kind: 'any size',
@@ -242,6 +277,43 @@ export function parseQwenVision(config: ConfigReader): Omit<VisionConfig, 'image
     places,
     merger: { width: tower.hiddenSize * merge ** 2, taps: taps as number[] },
     tower: { ...tower, tensors: qwenTensors },
+  };
+}
+
+/** Qwen2.5-VL's: RMS norms, gates, rotations by line and column, and layers whose patches see those of a window alone. */
+export function parseQwen25Vision(config: ConfigReader): Omit<VisionConfig, 'imageToken' | 'mark'> {
+  config.setDefaults({
+    depth: 32,
+    hidden_size: 3584,
+    intermediate_size: 3420,
+    num_heads: 16,
+    patch_size: 14,
+    spatial_merge_size: 2,
+    temporal_patch_size: 2,
+    window_size: 112,
+    fullatt_block_indexes: [7, 15, 23, 31],
+    hidden_act: 'silu',
+  });
+  const { patch, merge, layers } = parseQwenSizes(config);
+  const whole = config.raw('fullatt_block_indexes');
+  if (!Array.isArray(whole) || !whole.every(Number.isInteger))
+    throw config.invalid('fullatt_block_indexes', whole, `a list of layers below ${layers} (depth)`);
+  const window = Math.floor(config.integer('window_size', { min: patch * merge }) / merge / patch);
+  const norm = { kind: 'rms', eps: 1e-6 } as const;
+  const gated = (gqa: GqaConfig, { width }: DenseMlpConfig, layer: number): LayerConfig => ({
+    attention: { ...gqa, rope: rotated(gqa), bothWays: whole.includes(layer) || 'bounded' },
+    mlp: { kind: 'gated', width, activation: 'silu', bias: true },
+  });
+  const tower = parseTower(config, MOST_SIDE, { heads: 'num_heads', layers: 'depth' }, norm, gated, 'silu');
+  return {
+    kind: 'any size',
+    image: MOST_SIDE * patch,
+    patch,
+    merge,
+    places: { side: 0, by: 'none' },
+    merger: { width: tower.hiddenSize * merge ** 2, taps: [] },
+    window,
+    tower,
   };
 }
 
@@ -284,16 +356,42 @@ export function parseGemma4Vision(config: ConfigReader, rows: number): Omit<Visi
   };
 }
 
+/** Gemma 4 12B's: no layers, and patches as large as a row. @param rows of a picture, at most */
+export function parseGemma4Patches(config: ConfigReader, rows: number): Omit<VisionConfig, 'imageToken' | 'mark'> {
+  const width = { mm_embed_dim: 3840, output_proj_dims: 3840 };
+  config.setDefaults({ patch_size: 16, pooling_kernel_size: 3, mm_posemb_size: 1120, rms_norm_eps: 1e-6, ...width });
+  const patch = config.integer('patch_size') * config.integer('pooling_kernel_size', { max: 16 });
+  const hiddenSize = config.integer('mm_embed_dim');
+  for (const [key, expected] of [
+    ['output_proj_dims', hiddenSize],
+    ['model_patch_size', patch],
+  ] as const) {
+    const value = config.optionalInteger(key) ?? expected;
+    if (value !== expected) throw config.unsupported(key, value, `${expected}, as the other sizes make it`);
+  }
+  const side = Math.ceil(Math.sqrt(rows));
+  return {
+    kind: 'all rows',
+    image: side * patch,
+    patch,
+    merge: 1,
+    places: { side: config.integer('mm_posemb_size', { min: rows }), by: 'axes' },
+    tower: towerOf(hiddenSize, side, { kind: 'rms', eps: config.positive('rms_norm_eps') }, []),
+  };
+}
+
 /**
  * Layers with biases everywhere, and an MLP without a gate, unless `layerOf` makes others of them.
  * @param keys what numbers are called
+ * @param expected activation
  */
 function parseTower(
   config: ConfigReader,
   side: number,
   keys: { readonly heads: string; readonly layers: string },
   norm: NormConfig,
-  layerOf = (attention: GqaConfig, mlp: DenseMlpConfig): LayerConfig => ({ attention, mlp }),
+  layerOf = (attention: GqaConfig, mlp: DenseMlpConfig, _layer: number): LayerConfig => ({ attention, mlp }),
+  expected = 'gelu_pytorch_tanh',
 ): ModelConfig {
   const hiddenSize = config.integer('hidden_size');
   // Rows that are joined have nothing between them.
@@ -302,8 +400,7 @@ function parseTower(
   const headDim = hiddenSize / heads;
   if (!Number.isInteger(headDim / 8)) throw config.invalid(keys.heads, heads, 'heads of whole eights');
   const activation = config.optionalString('hidden_act');
-  if (activation !== 'gelu_pytorch_tanh')
-    throw config.unsupported('hidden_act', activation, "only 'gelu_pytorch_tanh'");
+  if (activation !== expected) throw config.unsupported('hidden_act', activation, `only '${expected}'`);
   const gqa: GqaConfig = {
     kind: 'gqa',
     heads,
@@ -316,20 +413,23 @@ function parseTower(
     bothWays: true,
   };
   const width = config.integer('intermediate_size');
-  const one = layerOf(gqa, { kind: 'plain', width, activation: 'gelu_tanh', bias: true });
-  return {
-    architecture: 'siglip',
-    hiddenSize,
-    vocabSize: 32,
-    maxPositions: side * side,
-    norm,
-    tieWordEmbeddings: true,
-    embeddingScale: 1,
-    residualScale: 1,
-    logitScale: 1,
-    eosTokenIds: [],
-    bosTokenId: null,
-    layers: range(0, config.integer(keys.layers, { min: 1, max: 256 })).map(() => one),
-    tensors,
-  };
+  const mlp: DenseMlpConfig = { kind: 'plain', width, activation: 'gelu_tanh', bias: true };
+  const layers = range(0, config.integer(keys.layers, { min: 1, max: 256 })).map((layer) => layerOf(gqa, mlp, layer));
+  return towerOf(hiddenSize, side, norm, layers);
 }
+
+const towerOf = (hiddenSize: number, side: number, norm: NormConfig, layers: ModelConfig['layers']): ModelConfig => ({
+  architecture: 'siglip',
+  hiddenSize,
+  vocabSize: 32,
+  maxPositions: side * side,
+  norm,
+  tieWordEmbeddings: true,
+  embeddingScale: 1,
+  residualScale: 1,
+  logitScale: 1,
+  eosTokenIds: [],
+  bosTokenId: null,
+  layers,
+  tensors,
+});

@@ -43,7 +43,7 @@ export interface Family {
   mmproj?(clip: GgufMetadata, idOf: (token: string) => number, model: ModelConfig): Record<string, unknown>;
   /** The same of its encoder of sound, all of it; and what llama.cpp calls that (`clip.audio.projector_type`). */
   readonly mmprojSound?: {
-    readonly type: string;
+    readonly types: readonly string[];
     keys(clip: GgufMetadata, idOf: (token: string) => number): Record<string, unknown>;
   };
   /** Where llama.cpp has the family: its metadata, in the words of config.json. */

@@ -1,8 +1,8 @@
 import type { GgufFile } from '../../loader/index.js';
 import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import type { ExpertsConfig, GqaConfig, LayerConfig, MlpConfig } from '../config/model_config.js';
-import { parseGemma4Sound } from '../config/sound_config.js';
-import { checkRuns, firstWindow, parseGemma4Vision, tokensOf } from '../config/vision_config.js';
+import { parseGemma4Samples, parseGemma4Sound } from '../config/sound_config.js';
+import { checkRuns, firstWindow, parseGemma4Patches, parseGemma4Vision, tokensOf } from '../config/vision_config.js';
 import { type LayerType, parseLayerRope } from '../config/rope_config.js';
 import { expertNames, gatedNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
 import {
@@ -67,6 +67,7 @@ const defaults = {
     full_attention: { rope_type: 'proportional', partial_rotary_factor: 0.25, rope_theta: 1e6 },
   },
 };
+const unified = { ...defaults, sliding_window: 1024, max_position_embeddings: 262144 };
 
 /**
  * Gemma 4 (text): Gemma 3's layers with norms of values, unscaled scores and a scaled output; those without a window have wider heads,
@@ -76,7 +77,7 @@ const defaults = {
 export const gemma4 = defineFamily({
   defaults: {
     gemma4_text: { ...defaults, hidden_size_per_layer_input: 256 },
-    gemma4_unified_text: { ...defaults, sliding_window: 1024, max_position_embeddings: 262144 },
+    gemma4_unified_text: unified,
   },
   config(config, common) {
     const { numLayers, hiddenSize } = common;
@@ -117,23 +118,33 @@ export const gemma4 = defineFamily({
   vision(config) {
     const vision = config.optionalObject('vision_config');
     if (!vision) return undefined;
-    const rows = config.optionalInteger('vision_soft_tokens_per_image', { max: 1120 }) ?? 280;
+    const bare = isUnified(config);
+    const of = bare ? vision : config;
+    const tokens = bare ? 'num_soft_tokens' : 'vision_soft_tokens_per_image';
+    const rows = of.optionalInteger(tokens, { max: 1120 }) ?? 280;
     const text = textBesideEncoders(config);
-    const bothWays = text?.optionalString('use_bidirectional_attention') === 'vision';
-    if (bothWays) checkRuns(config, 'vision_soft_tokens_per_image', rows, defaults.sliding_window);
+    const key = 'use_bidirectional_attention';
+    const bothWays = bare && !text?.has(key) ? true : text?.optionalString(key) === 'vision';
+    const { sliding_window: window } = bare ? unified : defaults;
+    if (bothWays) checkRuns(config, tokens, rows, window);
     const runs = bothWays && { runs: rows, windowedRuns: true };
-    return { ...tokensOf(config, ['image_token_id'], 258880), ...parseGemma4Vision(vision, rows), ...runs };
+    const read = bare ? parseGemma4Patches : parseGemma4Vision;
+    return { ...tokensOf(config, ['image_token_id'], 258880), ...read(vision, rows), ...runs };
   },
   sound(config) {
     const sound = config.optionalObject('audio_config');
     if (!sound) return undefined;
-    const text = textBesideEncoders(config);
-    if (text) refuseForeign(text, [['use_bidirectional_attention', null, 'with sound: a row sees none after it']]);
-    return parseGemma4Sound(sound, config.optionalInteger('audio_token_id', { min: 0, max: 2 ** 24 - 1 }) ?? 258881);
+    textBesideEncoders(config);
+    const token = config.optionalInteger('audio_token_id', { min: 0, max: 2 ** 24 - 1 }) ?? 258881;
+    return isUnified(config) ? parseGemma4Samples(sound, token) : parseGemma4Sound(sound, token);
   },
   mmproj(clip, idOf, { layers }) {
-    const { tensors: stored } = clip.gguf;
+    const { tensors: stored, metadata } = clip.gguf;
+    const bare = metadata.get('clip.vision.projector_type') === 'gemma4uv';
+    const places = stored.get('v.position_embd.weight')?.shape[1];
+    const width = clip.integer('embedding_length');
     return {
+      ...(bare && { model_type: 'gemma4_unified' }),
       image_token_id: idOf('<|image|>'),
       text_config: {
         sliding_window: firstWindow(layers),
@@ -144,36 +155,45 @@ export const gemma4 = defineFamily({
         hidden_act: 'gelu_pytorch_tanh',
         rms_norm_eps: clip.positive('attention.layer_norm_epsilon'),
         pooling_kernel_size: clip.optionalInteger('projector.scale_factor') ?? 3,
-        position_embedding_size: stored.get('v.position_embd.weight')?.shape[1],
+        position_embedding_size: places,
+        ...(bare && { mm_embed_dim: width, output_proj_dims: width, mm_posemb_size: places }),
         standardize: stored.has('v.std_scale'),
         use_clipped_linears: stored.has('v.blk.0.attn_q.input_max'),
       },
     };
   },
   mmprojSound: {
-    type: 'gemma4a',
-    keys: (clip, idOf) => ({
-      audio_token_id: idOf('<|audio|>'),
-      audio_config: {
-        hidden_size: clip.integer('embedding_length'),
-        num_hidden_layers: clip.integer('block_count'),
-        num_attention_heads: clip.integer('attention.head_count'),
-        subsampling_conv_channels: [0, 1].map((at) => clip.gguf.tensors.get(`a.conv1d.${at}.weight`)?.shape[0]),
-        conv_kernel_size: clip.gguf.tensors.get('a.blk.0.conv_dw.weight')?.shape[1],
-        output_proj_dims: clip.gguf.tensors.get('a.pre_encode.out.weight')?.shape[0],
-        use_clipped_linears: clip.gguf.tensors.has('a.blk.0.attn_q.input_max'),
-      },
-    }),
+    types: ['gemma4a', 'gemma4ua'],
+    keys(clip, idOf) {
+      const { tensors: stored, metadata } = clip.gguf;
+      const width = clip.integer('embedding_length');
+      const token = { audio_token_id: idOf('<|audio|>') };
+      if (metadata.get('clip.audio.projector_type') === 'gemma4ua')
+        return { ...token, model_type: 'gemma4_unified', audio_config: { audio_embed_dim: width } };
+      return {
+        ...token,
+        audio_config: {
+          hidden_size: width,
+          num_hidden_layers: clip.integer('block_count'),
+          num_attention_heads: clip.integer('attention.head_count'),
+          subsampling_conv_channels: [0, 1].map((at) => stored.get(`a.conv1d.${at}.weight`)?.shape[0]),
+          conv_kernel_size: stored.get('a.blk.0.conv_dw.weight')?.shape[1],
+          output_proj_dims: stored.get('a.pre_encode.out.weight')?.shape[0],
+          use_clipped_linears: stored.has('a.blk.0.attn_q.input_max'),
+        },
+      };
+    },
   },
   gguf: { keys: ggufKeys, plainWindows: ['gemma4'] },
 });
 
+/** Gemma 4 12B, which makes rows of patches and of samples without an encoder. */
+const isUnified = (config: ConfigReader): boolean => config.raw('model_type') === 'gemma4_unified';
+
 function textBesideEncoders(config: ConfigReader): ConfigReader | undefined {
-  refuseForeign(config, [
-    ['model_type', 'gemma4', 'only its text: it makes rows of patches and of samples without an encoder'],
-  ]);
   const text = config.optionalObject('text_config');
-  if (text) refuseForeign(text, [['pad_token_id', 0, "given rows have token 0's inputs for each layer"]]);
+  const rest = "given rows have token 0's inputs for each layer";
+  if (text && !isUnified(config)) refuseForeign(text, [['pad_token_id', 0, rest]]);
   return text;
 }
 

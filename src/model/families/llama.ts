@@ -149,6 +149,7 @@ const traits: Readonly<Record<string, Trait>> = {
   qwen3_vl_text: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: 'head' },
   qwen3_vl_moe_text: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: 'head' },
   qwen3_moe: { required: ['num_key_value_heads'], attentionBias: 'flag', mlpBias: false, qkNorm: 'head' },
+  qwen2_5_vl_text: { required: ['num_key_value_heads'], attentionBias: 'qkv', mlpBias: false, qkNorm: false },
 };
 
 const stretches = ['linear', 'llama3', 'yarn'] as const;

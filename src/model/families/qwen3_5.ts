@@ -1,7 +1,8 @@
+import { range } from '../../base/lists.js';
 import type { ConfigReader, GgufMetadata } from '../config/config_reader.js';
 import type { AttentionConfig, DeltaConfig, ExpertsConfig, LayerConfig } from '../config/model_config.js';
 import { parseRope, parseSections } from '../config/rope_config.js';
-import { parseQwenVision, tokensOf, type VisionConfig } from '../config/vision_config.js';
+import { parseQwen25Vision, parseQwenVision, tokensOf, type VisionConfig } from '../config/vision_config.js';
 import { type DeltaNames, expertNames, headNames, llamaNames, type TensorNames } from '../config/tensor_names.js';
 import {
   countRange,
@@ -173,6 +174,39 @@ export const qwen3Vl = defineFamily({
   },
 });
 
+/** Qwen2.5-VL: Qwen2 beside an encoder most of whose layers have windows. */
+export const qwen25Vl = defineFamily({
+  defaults: {
+    qwen2_5_vl_text: { vocab_size: 152064, max_position_embeddings: 32768, rms_norm_eps: 1e-5, rope_theta: 1e6 },
+  },
+  neutral: [['use_sliding_window', false, 'a token sees all before it']],
+  config(config, common) {
+    const own = parseAttention(config, common);
+    const attention = { ...own, rope: own.rope && { ...own.rope, ...parseSections(config, [16, 24, 24], false) } };
+    const layer = { attention, mlp: parseGated(config) };
+    return { layers: Array.from({ length: common.numLayers }, () => layer), tensors: llamaNames };
+  },
+  vision: visionOf(151655, parseQwen25Vision),
+  mmproj(clip, idOf) {
+    const every = clip.integer('n_wa_pattern', countRange);
+    const depth = clip.integer('block_count', countRange);
+    return {
+      image_token_id: idOf('<|image_pad|>'),
+      // As its processor has it, where the file doesn't say.
+      min_pixels: 56 ** 2,
+      vision_config: {
+        depth,
+        num_heads: clip.integer('attention.head_count'),
+        spatial_merge_size: clip.optionalInteger('spatial_merge_size'),
+        fullatt_block_indexes: range(0, depth).filter((layer) => (layer + 1) % every === 0),
+        hidden_act: 'silu',
+        window_size: clip.optionalInteger('window_size'),
+      },
+    };
+  },
+  gguf: { keys: (metadata) => ({ ...ggufHeads(metadata), ...ggufSections(metadata), model_type: 'qwen2_5_vl_text' }) },
+});
+
 function mmproj(clip: GgufMetadata, idOf: (token: string) => number): Record<string, unknown> {
   const taps = clip.raw('is_deepstack_layers') ?? [];
   return {
@@ -193,11 +227,11 @@ function ggufSections(metadata: GgufMetadata): Record<string, unknown> {
 }
 
 /** @param token that stands for a picture's rows where the file doesn't say */
-function visionOf(token: number): NonNullable<Family['vision']> {
+function visionOf(token: number, read = parseQwenVision): NonNullable<Family['vision']> {
   return (config): VisionConfig | undefined => {
     const vision = config.optionalObject('vision_config');
     if (!vision) return undefined;
-    return { ...tokensOf(config, ['image_token_id'], token), ...parseQwenVision(vision) };
+    return { ...tokensOf(config, ['image_token_id'], token), ...read(vision) };
   };
 }
 

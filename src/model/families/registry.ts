@@ -16,7 +16,7 @@ export interface FamilyRow {
   /** What llama.cpp calls them (`general.architecture`), where it has them by other names than their types. */
   readonly gguf?: readonly string[];
   /** What llama.cpp calls its encoder of images (`clip.projector_type`), and the architectures of models beside it. */
-  readonly projector?: { readonly type: string; readonly archs: readonly string[] };
+  readonly projector?: { readonly types: readonly string[]; readonly archs: readonly string[] };
 }
 
 const rows: FamilyRow[] = [
@@ -42,7 +42,7 @@ const rows: FamilyRow[] = [
       idefics3: { className: 'Idefics3ForConditionalGeneration', textType: 'llama' },
       smolvlm: { className: 'SmolVLMForConditionalGeneration', textType: 'llama' },
     },
-    projector: { type: 'idefics3', archs: ['llama'] },
+    projector: { types: ['idefics3'], archs: ['llama'] },
   },
   {
     family: async () => (await import('./granite.js')).granite,
@@ -63,7 +63,7 @@ const rows: FamilyRow[] = [
     },
     wrappers: { gemma3: { className: 'Gemma3ForConditionalGeneration', textType: 'gemma3_text' } },
     gguf: ['gemma3', 'gemma2', 'gemma', 'gemma-embedding'],
-    projector: { type: 'gemma3', archs: ['gemma3'] },
+    projector: { types: ['gemma3'], archs: ['gemma3'] },
   },
   {
     family: async () => (await import('./bert.js')).bert,
@@ -87,7 +87,7 @@ const rows: FamilyRow[] = [
       gemma4_unified: { className: 'Gemma4UnifiedForConditionalGeneration', textType: 'gemma4_unified_text' },
     },
     gguf: ['gemma4'],
-    projector: { type: 'gemma4v', archs: ['gemma4'] },
+    projector: { types: ['gemma4v', 'gemma4uv'], archs: ['gemma4'] },
   },
   {
     family: async () => (await import('./olmo2.js')).olmo2,
@@ -117,7 +117,7 @@ const rows: FamilyRow[] = [
       'lfm2-vl': { className: 'Lfm2VlForConditionalGeneration', textType: 'lfm2' },
     },
     gguf: ['lfm2', 'lfm2moe'],
-    projector: { type: 'lfm2', archs: ['lfm2'] },
+    projector: { types: ['lfm2'], archs: ['lfm2'] },
   },
   {
     family: async () => (await import('./qwen3_5.js')).qwen35,
@@ -131,7 +131,7 @@ const rows: FamilyRow[] = [
       qwen3_5_moe: { className: 'Qwen3_5MoeForConditionalGeneration', textType: 'qwen3_5_moe_text' },
     },
     gguf: ['qwen35', 'qwen35moe', 'qwen3next'],
-    projector: { type: 'qwen3vl_merger', archs: ['qwen35', 'qwen35moe'] },
+    projector: { types: ['qwen3vl_merger'], archs: ['qwen35', 'qwen35moe'] },
   },
   {
     family: async () => (await import('./qwen3_5.js')).qwen3Vl,
@@ -141,7 +141,14 @@ const rows: FamilyRow[] = [
       qwen3_vl_moe: { className: 'Qwen3VLMoeForConditionalGeneration', textType: 'qwen3_vl_moe_text' },
     },
     gguf: ['qwen3vl', 'qwen3vlmoe'],
-    projector: { type: 'qwen3vl_merger', archs: ['qwen3vl', 'qwen3vlmoe'] },
+    projector: { types: ['qwen3vl_merger'], archs: ['qwen3vl', 'qwen3vlmoe'] },
+  },
+  {
+    family: async () => (await import('./qwen3_5.js')).qwen25Vl,
+    models: { qwen2_5_vl_text: 'Qwen2_5_VLTextModel' },
+    wrappers: { qwen2_5_vl: { className: 'Qwen2_5_VLForConditionalGeneration', textType: 'qwen2_5_vl_text' } },
+    gguf: ['qwen2vl'],
+    projector: { types: ['qwen2.5vl_merger'], archs: ['qwen2vl'] },
   },
   {
     family: async () => (await import('./deepseek.js')).deepseek,
@@ -170,9 +177,9 @@ const missing: readonly (readonly [name: RegExp, what: string, relatives: string
     'granite-4.0-h-350m and granite-4.0-h-1b have some, too, and do',
   ],
   [
-    /^qwen2(_5)?_?vl/i,
-    "Qwen2-VL's and Qwen2.5-VL's encoders have other layers than their successors'",
-    'Qwen3-VL-2B, -4B, -8B and qwen3.5-0.8b to 9b do',
+    /^qwen2_?vl/i,
+    "Qwen2-VL's encoder has other layers than its successors'",
+    'Qwen2.5-VL-3B, -7B, Qwen3-VL-2B, -4B, -8B and qwen3.5-0.8b to 9b do',
   ],
   [/^(rwkv|xlstm)/i, 'it has recurrent layers alone', 'qwen3.5-0.8b to 9b have some, and do'],
 ];
@@ -228,10 +235,10 @@ export async function ggufFamily(arch: string): Promise<FamilyGguf | undefined> 
 
 /** What encoders of images beside models of a GGUF architecture are called. */
 export const projectorsOf = (arch: string): string[] =>
-  rows.flatMap(({ projector }) => (projector?.archs.includes(arch) ? [projector.type] : []));
+  rows.flatMap(({ projector }) => (projector?.archs.includes(arch) ? projector.types : []));
 
 export async function projectorFamily(type: string, arch: string): Promise<Family> {
-  const row = rows.find(({ projector }) => projector?.type === type && projector.archs.includes(arch))!;
+  const row = rows.find(({ projector }) => projector?.types.includes(type) && projector.archs.includes(arch))!;
   await loadFamily(row);
   return familyOf(row);
 }
@@ -256,7 +263,9 @@ export async function readModelConfig(
 export function parseModelConfig(config: unknown, generationConfig?: unknown, file = 'config.json'): ModelConfig {
   const whole = new ConfigReader(config, file);
   const { row, modelType, wraps } = findFamily(whole);
-  const reader = wraps ? (whole.optionalObject('text_config') ?? whole.missing('text_config')) : whole;
+  // Older files have the text part's keys beside the encoder's.
+  const flat = whole.has('hidden_size') ? whole : undefined;
+  const reader = wraps ? (whole.optionalObject('text_config') ?? flat ?? whole.missing('text_config')) : whole;
   // Beside text_config stand the tokens that end an answer, and whether the head is the embedding.
   const generation =
     generationConfig == null

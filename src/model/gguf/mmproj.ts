@@ -56,15 +56,17 @@ export async function openMmproj(
     if (id >= 0) return id;
     throw unsupportedError(`${what}: ${file} has no token ${token}, which stands in prompts for what is encoded`);
   };
+  // Without an encoder there are none.
+  const size = (key: string): number => clip.integer(key, { min: 0 });
   const family = await projectorFamily(type, String(text.get('general.architecture')));
   const { vision_config: own, ...said } = family.mmproj!(clip, idOf, model);
   const keys = {
     ...said,
     vision_config: {
       hidden_size: clip.integer('embedding_length'),
-      intermediate_size: clip.integer('feed_forward_length'),
-      num_hidden_layers: clip.integer('block_count'),
-      num_attention_heads: clip.integer('attention.head_count'),
+      intermediate_size: size('feed_forward_length'),
+      num_hidden_layers: size('block_count'),
+      num_attention_heads: size('attention.head_count'),
       image_size: clip.integer('image_size'),
       patch_size: clip.integer('patch_size'),
       layer_norm_eps: clip.positive('attention.layer_norm_epsilon'),
@@ -83,7 +85,7 @@ export async function openMmproj(
     pictures: {
       image_mean: clip.raw('image_mean'),
       image_std: clip.raw('image_std'),
-      min_pixels: clip.raw('image_min_pixels'),
+      min_pixels: clip.raw('image_min_pixels') ?? said['min_pixels'],
       max_pixels: clip.raw('image_max_pixels'),
       ...(edge !== undefined && { size: { longest_edge: edge } }),
     } as Readonly<Record<string, unknown>>,
@@ -112,15 +114,21 @@ function soundOf(
   const { metadata, what } = mmproj;
   const type = metadata.get('clip.audio.projector_type');
   if (type === undefined || !sound || !mmprojSound) return {};
-  if (type !== mmprojSound.type)
-    return {
-      soundMisfit: `${what}: clip.audio.projector_type is ${show(type)}; expected ${show(mmprojSound.type)}`,
-    };
+  if (!mmprojSound.types.includes(String(type))) {
+    const expected = mmprojSound.types.map(show).join(', ');
+    return { soundMisfit: `${what}: clip.audio.projector_type is ${show(type)}; expected ${expected}` };
+  }
   const keys = mmprojSound.keys(clipOf('audio', mmproj, model), idOf);
-  return { sound: { ...sound(new ConfigReader(keys, what))!, softened: true, file } };
+  const read = sound(new ConfigReader(keys, what))!;
+  return { sound: { ...read, ...('frame' in read ? undefined : { softened: true }), file } };
 }
 
-const towerParts = { patches: 'patch_embd', positions: 'position_embd', post_layernorm: 'post_ln' };
+const towerParts = {
+  patches: 'patch_embd',
+  positions: 'position_embd',
+  post_layernorm: 'post_ln',
+  ...Object.fromEntries([1, 2, 3].map((at) => [`patch_norm.${at}`, `patch_norm.${at}`])),
+};
 const layerParts = {
   layer_norm1: 'ln1',
   layer_norm2: 'ln2',

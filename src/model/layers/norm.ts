@@ -2,7 +2,7 @@ import { layerNorm } from '../../../shaders/norm/layer_norm/index.js';
 import { rmsNorm, type RmsNormProblem } from '../../../shaders/norm/rms_norm/index.js';
 import type { Buffer } from '../../gpu/index.js';
 import type { NormConfig } from '../config/model_config.js';
-import { allRows, type Loaded, type VectorSpec, wholeVector } from '../weights/weight_map.js';
+import { allRows, type Loaded, type VectorSpec, wholeVector, zeroRows } from '../weights/weight_map.js';
 import type { RankRecorder } from './world.js';
 
 export interface NormSpec {
@@ -24,7 +24,13 @@ export const normSpec = (config: NormConfig, what: string, name: string, length:
   bias: config.bias ? wholeVector(`${what}_bias`, `${name}.bias`, length) : undefined,
 });
 
-/** The same, by whose sums' scale `name` (whole) is meant. */
+/** A norm that has no weights. */
+export const plainNorm = (config: NormConfig, what: string, length: number): NormSpec => ({
+  config,
+  weight: { name: what, parts: [zeroRows(length)], plus: 1 },
+});
+
+/** `normSpec`'s, by whose sums' scale `name` (whole) is meant. */
 export const scaledNorm = (norm: NormSpec, name: string): NormSpec => ({
   ...norm,
   weight: { ...norm.weight, parts: [...norm.weight.parts, allRows(name, 1)] },

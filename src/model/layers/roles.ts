@@ -22,6 +22,18 @@ export function padRows(rows: Float32Array, width: number, stride: number): Floa
   return padded;
 }
 
+/** The first `count` of them as they are without. */
+export function unpadRows(
+  padded: Float32Array,
+  count: number,
+  width: number,
+  stride: number,
+): Float32Array<ArrayBuffer> {
+  const rows = new Float32Array(count * width);
+  for (let row = 0; row < count; row++) rows.set(padded.subarray(row * stride, row * stride + width), row * width);
+  return rows;
+}
+
 /** Names a buffer that stages share: rows of `width` elements that are padded don't lie where others may have left something. */
 export const paddedName = (name: string, width: number): string =>
   activationStride(width) === width ? name : `${name} of ${width}`;

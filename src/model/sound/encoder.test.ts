@@ -4,6 +4,7 @@ import { describeOnAdapters } from '../../gpu/testing/adapters.js';
 import { readTensorIndex, TensorReader } from '../../loader/index.js';
 import { MemorySource } from '../../loader/testing/memory_source.js';
 import { MEL_BINS } from '../../sound/limits.js';
+import type { ConformerConfig } from '../config/sound_config.js';
 import { makeRandomVision, type RandomVision } from '../testing/random_vision.js';
 import { gemma4SoundRows, type ReferenceSound, type SoundMistake } from '../testing/reference/sound.js';
 import { asNamed } from '../weights/stored_names.js';
@@ -47,7 +48,7 @@ await describeOnAdapters('encoders of sound', (device) => {
     const sound = model.sound!;
     const encoder = await loadSoundEncoder(
       device(),
-      config.sound!,
+      config.sound as ConformerConfig,
       config.hiddenSize,
       await readerOf(model),
       'f32',

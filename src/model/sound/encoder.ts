@@ -7,15 +7,15 @@ import { clip } from '../../../shaders/linear/clip/index.js';
 import { lightConv } from '../../../shaders/sound/light_conv/index.js';
 import { relativeAttention } from '../../../shaders/sound/relative_attention/index.js';
 import { subsample } from '../../../shaders/sound/subsample/index.js';
-import { nth, range } from '../../base/lists.js';
+import { nth } from '../../base/lists.js';
 import { alignUp, ceilDiv } from '../../base/math.js';
 import { type Buffer, type Device, type Program, Recorder, Submits } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
 import { MEL_BINS, MOST_FRAMES, soundRows } from '../../sound/limits.js';
-import type { SoundConfig } from '../config/sound_config.js';
+import type { ConformerConfig } from '../config/sound_config.js';
 import { recordLinear } from '../layers/linear/linear.js';
 import { recordNorm } from '../layers/norm.js';
-import { activationStride } from '../layers/roles.js';
+import { activationStride, unpadRows } from '../layers/roles.js';
 import type { RankStep } from '../layers/world.js';
 import type { Matrix } from '../weights/matrix.js';
 import type { Loaded } from '../weights/weight_map.js';
@@ -34,7 +34,7 @@ type LayerWeights = SoundWeights['layers'][number];
 /** Matrices as of images' encoders: f32 where the decoder's are, otherwise f16. @throws as `loadModelWeights` */
 export async function loadSoundEncoder(
   device: Device,
-  sound: SoundConfig,
+  sound: ConformerConfig,
   textWidth: number,
   reader: TensorReader,
   types: WeightTypes,
@@ -86,7 +86,7 @@ export class SoundEncoder {
 
   constructor(
     readonly device: Device,
-    readonly sound: SoundConfig,
+    readonly sound: ConformerConfig,
     readonly textWidth: number,
     readonly loaded: SoundWeights,
     readonly bytes: number,
@@ -243,9 +243,7 @@ export class SoundEncoder {
     await submits.submit(await made.program.run(device.gpu.createCommandEncoder(), step, { submits }));
     const stride = activationStride(textWidth);
     const stored = new Float32Array(await device.read(made.out, 0, rows * stride * 4));
-    const out = new Float32Array(rows * textWidth);
-    for (const row of range(0, rows)) out.set(stored.subarray(row * stride, row * stride + textWidth), row * textWidth);
-    return out;
+    return unpadRows(stored, rows, textWidth, stride);
   }
 }
 

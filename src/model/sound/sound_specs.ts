@@ -1,10 +1,10 @@
 import { MEL_BINS } from '../../sound/limits.js';
 import type { NormConfig } from '../config/model_config.js';
-import type { SoundConfig } from '../config/sound_config.js';
-import { type NormSpec, normSpec } from '../layers/norm.js';
+import type { ConformerConfig } from '../config/sound_config.js';
+import { type NormSpec, normSpec, plainNorm } from '../layers/norm.js';
 import { BOUNDS } from '../vision/encoder_specs.js';
 import { range } from '../../base/lists.js';
-import { allRows, type MatrixSpec, type VectorSpec, wholeVector, zeroRows } from '../weights/weight_map.js';
+import { allRows, type MatrixSpec, type VectorSpec, wholeMatrix, wholeVector } from '../weights/weight_map.js';
 
 /** Which tensors an encoder of sound is made of, under `sound.` and transformers' names. */
 export interface SoundSpecs {
@@ -73,7 +73,7 @@ export const CLIPPED = [
 const CLASS_NORM = { kind: 'rms', eps: 1e-6 } as const;
 
 /** @param textWidth hidden size of the decoder */
-export function soundSpecs(sound: SoundConfig, textWidth: number): SoundSpecs {
+export function soundSpecs(sound: ConformerConfig, textWidth: number): SoundSpecs {
   const { hiddenSize: hidden, channels, eps, outSize } = sound;
   const at = 'sound.subsample_conv_projection';
   return {
@@ -81,23 +81,23 @@ export function soundSpecs(sound: SoundConfig, textWidth: number): SoundSpecs {
       kernel: vector(`${at}.layer${index}.conv`, 9 * own * (index === 0 ? 1 : channels[0])),
       norm: vector(`${at}.layer${index}.norm`, own),
     })),
-    input: matrix(`${at}.input_proj_linear`, hidden, (MEL_BINS / 4) * channels[1]),
+    input: wholeMatrix(`${at}.input_proj_linear`, hidden, (MEL_BINS / 4) * channels[1]),
     layers: range(0, sound.layers).map((layer) => layerSpecs(sound, `sound.layers.${layer}`)),
-    output: matrix('sound.output_proj', outSize, hidden),
+    output: wholeMatrix('sound.output_proj', outSize, hidden),
     outputBias: wholeVector('sound.output_bias', 'sound.output_proj.bias', outSize),
-    norm: { config: { kind: 'rms', eps }, weight: { name: 'sound.norm', parts: [zeroRows(outSize)], plus: 1 } },
-    project: matrix('sound.project', textWidth, outSize),
+    norm: plainNorm({ kind: 'rms', eps }, 'sound.norm', outSize),
+    project: wholeMatrix('sound.project', textWidth, outSize),
   };
 }
 
 function layerSpecs(
-  { hiddenSize: hidden, heads, taps, eps, factor, clipped }: SoundConfig,
+  { hiddenSize: hidden, heads, taps, eps, factor, clipped }: ConformerConfig,
   at: string,
 ): SoundLayerSpecs {
   const norm = (name: string, config: NormConfig = CLASS_NORM): NormSpec =>
     normSpec(config, `${at}.${name}`, `${at}.${name}`, hidden);
   const own = (name: string, rows: number, inFeatures = hidden): MatrixSpec =>
-    matrix(`${at}.${name}`, rows, inFeatures);
+    wholeMatrix(`${at}.${name}`, rows, inFeatures);
   const half = (name: string): FeedForwardSpecs => {
     const behind = norm(`${name}.post_layer_norm`);
     return {
@@ -135,10 +135,4 @@ function layerSpecs(
   };
 }
 
-const matrix = (name: string, rows: number, inFeatures: number): MatrixSpec => ({
-  name,
-  inFeatures,
-  parts: [allRows(`${name}.weight`, rows)],
-  precision: 'unquantised',
-});
 const vector = (name: string, length: number): VectorSpec => wholeVector(name, `${name}.weight`, length);

@@ -10,7 +10,7 @@ import type { ReferenceTensor, WeightMap } from './reference/reference.js';
 import type { ReferenceSound } from './reference/sound.js';
 import type { ReferenceTower } from './reference/vision.js';
 
-/** A small SmolVLM, Gemma 3, Qwen3.5, Qwen3-VL, LFM2-VL or Gemma 4 of random weights. */
+/** A small SmolVLM, Gemma 3, Qwen3.5, Qwen2.5-VL, Qwen3-VL, LFM2-VL or Gemma 4 (also as the 12B) of random weights. */
 export interface RandomVision {
   config: ModelConfig;
   /** The text part's config.json. */
@@ -25,14 +25,14 @@ export interface RandomVision {
 }
 
 export interface RandomVisionOptions {
-  kind?: 'idefics3' | 'gemma3' | 'qwen3_5' | 'qwen3_vl' | 'lfm2_vl' | 'gemma4';
+  kind?: 'idefics3' | 'gemma3' | 'qwen3_5' | 'qwen2_5_vl' | 'qwen3_vl' | 'lfm2_vl' | 'gemma4' | 'gemma4_unified';
   seed?: number;
   /** Of the text part's config.json. */
   text?: Record<string, unknown>;
   tower?: Partial<ReferenceTower>;
   scale?: number;
   imageToken?: number;
-  /** Of Gemma 4: an encoder of sound, too. */
+  /** Of Gemma 4: sound, too; of the 12B its `out` is how many samples are a row. */
   sound?: Partial<ReferenceSound>;
 }
 
@@ -71,6 +71,12 @@ const QWEN = {
     linear_key_head_dim: 16,
     linear_value_head_dim: 16,
   },
+  qwen2_5_vl: {
+    model_type: 'qwen2_5_vl_text',
+    head_dim: undefined,
+    num_hidden_layers: 4,
+    rope_scaling: { type: 'mrope', mrope_section: [2, 3, 3] },
+  },
   qwen3_vl: {
     model_type: 'qwen3_vl_text',
     num_hidden_layers: 4,
@@ -108,6 +114,17 @@ const GEMMA4 = {
   final_logit_softcapping: 30,
 };
 
+/** As the 12B is: without those, and keys that are values. */
+const UNIFIED = {
+  model_type: 'gemma4_unified_text',
+  num_kv_shared_layers: 0,
+  hidden_size_per_layer_input: 0,
+  vocab_size_per_layer_input: undefined,
+  attention_k_eq_v: true,
+  num_global_key_value_heads: 1,
+  sliding_window: 11,
+};
+
 /** What is special in a family's texts, the placeholder first. */
 const SPECIAL = {
   idefics3: [
@@ -118,6 +135,7 @@ const SPECIAL = {
   ],
   gemma3: ['<image_soft_token>', '<start_of_image>', '<end_of_image>'],
   qwen3_5: ['<|image_pad|>', '<|vision_start|>', '<|vision_end|>'],
+  qwen2_5_vl: ['<|image_pad|>', '<|vision_start|>', '<|vision_end|>'],
   qwen3_vl: ['<|image_pad|>', '<|vision_start|>', '<|vision_end|>'],
   lfm2_vl: [
     '<image>',
@@ -127,15 +145,18 @@ const SPECIAL = {
     ...range(1, 3).flatMap((row) => range(1, 4).map((column) => `<|img_row_${row}_col_${column}|>`)),
   ],
   gemma4: ['<|image|>', '<|image>', '<image|>', '<|audio|>', '<|audio>', '<audio|>'],
+  gemma4_unified: ['<|image|>', '<|image>', '<image|>', '<|audio|>', '<|audio>', '<audio|>'],
 };
 /** What its template puts where a picture is. */
 const MARK = {
   idefics3: '<image>',
   gemma3: '<start_of_image>',
   qwen3_5: '<|vision_start|><|image_pad|><|vision_end|>',
+  qwen2_5_vl: '<|vision_start|><|image_pad|><|vision_end|>',
   qwen3_vl: '<|vision_start|><|image_pad|><|vision_end|>',
   lfm2_vl: '<image>',
   gemma4: '<|image|>',
+  gemma4_unified: '<|image|>',
 };
 
 const SOUND: ReferenceSound = {
@@ -189,24 +210,35 @@ export function makeRandomVision({
   seed = 1,
   text = {},
   tower: changes = {},
-  scale = kind === 'gemma4' ? 3 : 2,
+  scale = kind.startsWith('gemma4') ? 3 : 2,
   imageToken = 300,
   sound: hearing,
 }: RandomVisionOptions = {}): RandomVision {
   const gemma = kind === 'gemma3';
   const lfm2 = kind === 'lfm2_vl';
-  const gemma4 = kind === 'gemma4';
-  const qwen = kind === 'qwen3_5' || kind === 'qwen3_vl' ? QWEN[kind] : undefined;
+  const unified = kind === 'gemma4_unified';
+  const gemma4 = kind === 'gemma4' || unified;
+  const qwen25 = kind === 'qwen2_5_vl';
+  const qwen = kind === 'qwen3_5' || kind === 'qwen3_vl' || qwen25 ? QWEN[kind] : undefined;
   const own = {
     ...(qwen && { layers: 4, places: 5, taps: kind === 'qwen3_vl' ? [0, 2] : [] }),
+    ...(qwen25 && { places: 0, whole: [1, 3], window: 2 }),
     ...(lfm2 && { places: 5, inner: 72, normed: true }),
     ...(gemma4 && { patch: 4, places: 40, rows: 8, clipped: true }),
+    ...(unified && { hidden: 72, eps: 1e-5 }),
     ...changes,
   };
   const tower = { hidden: 64, heads: 4, layers: 2, width: 96, image: 32, patch: 8, eps: 1e-6, ...own };
   const { hidden, heads, layers, width, image, patch } = tower;
   const decoder = makeRandomModel({
-    config: { ...(gemma && GEMMA), ...qwen, ...(lfm2 && LFM2), ...(gemma4 && GEMMA4), ...text },
+    config: {
+      ...(gemma && GEMMA),
+      ...qwen,
+      ...(lfm2 && LFM2),
+      ...(gemma4 && GEMMA4),
+      ...(unified && UNIFIED),
+      ...text,
+    },
     seed,
   });
   const random = new Random(seed + 1000);
@@ -230,11 +262,15 @@ export function makeRandomVision({
     add(`${name}.bias`, [length], 0.2);
   };
   const textWidth = decoder.config.hiddenSize;
-  if (qwen) addQwen();
+  if (qwen25) addQwen25();
+  else if (qwen) addQwen();
+  else if (unified) addPatches();
   else if (gemma4) addGemma4();
   else addSiglip();
   const sound = hearing && { ...SOUND, ...hearing };
-  if (sound) addSound(sound);
+  if (sound && unified)
+    add('model.embed_audio.embedding_projection.weight', [textWidth, sound.out], 2 / Math.sqrt(sound.out));
+  else if (sound) addSound(sound);
   function addSound({ hidden: own, heads: parts, layers: count, channels, taps, out, clipped }: ReferenceSound): void {
     const at = 'model.audio_tower';
     for (const [layer, rows] of channels.entries()) {
@@ -309,6 +345,22 @@ export function makeRandomVision({
     merger(`${at}.merger`, hidden);
     for (const level of taps.keys()) merger(`${at}.deepstack_merger_list.${level}`, joined);
   }
+  function addQwen25(): void {
+    const at = 'model.visual';
+    const weights = (name: string): void => add(`${name}.weight`, [hidden], 0.2, 1);
+    add(`${at}.patch_embed.proj.weight`, [hidden, 3, 2, patch, patch], 1 / Math.sqrt(6 * patch * patch));
+    for (let layer = 0; layer < layers; layer++) {
+      const block = `${at}.blocks.${layer}`;
+      for (const name of ['norm1', 'norm2']) weights(`${block}.${name}`);
+      linear(`${block}.attn.qkv`, 3 * hidden, hidden, 1.5);
+      linear(`${block}.attn.proj`, hidden, hidden, 1);
+      for (const name of ['gate', 'up']) linear(`${block}.mlp.${name}_proj`, width, hidden, 1.5);
+      linear(`${block}.mlp.down_proj`, hidden, width, 1);
+    }
+    weights(`${at}.merger.ln_q`);
+    linear(`${at}.merger.mlp.0`, hidden * scale ** 2, hidden * scale ** 2, 1.5);
+    linear(`${at}.merger.mlp.2`, textWidth, hidden * scale ** 2, 1.5);
+  }
   function addGemma4(): void {
     const { places = 0, clipped, standardized } = tower as ReferenceTower;
     const at = 'model.vision_tower';
@@ -332,6 +384,17 @@ export function makeRandomVision({
       add(`${at}.std_bias`, [hidden], 2);
       add(`${at}.std_scale`, [hidden], 0.3, 1);
     }
+    add('model.embed_vision.embedding_projection.weight', [textWidth, hidden], 2 / Math.sqrt(hidden));
+  }
+  function addPatches(): void {
+    const { places = 0 } = tower as ReferenceTower;
+    const at = 'model.vision_embedder';
+    const pixels = 3 * (patch * scale) ** 2;
+    norm(`${at}.patch_ln1`, pixels);
+    linear(`${at}.patch_dense`, hidden, pixels, 1.5);
+    norm(`${at}.patch_ln2`);
+    add(`${at}.pos_embedding`, [places, 2, hidden], 0.7);
+    norm(`${at}.pos_norm`);
     add('model.embed_vision.embedding_projection.weight', [textWidth, hidden], 2 / Math.sqrt(hidden));
   }
   function addSiglip(): void {
@@ -360,7 +423,9 @@ export function makeRandomVision({
   const wrapper = qwen
     ? {
         model_type: kind,
-        architectures: [kind === 'qwen3_5' ? 'Qwen3_5ForConditionalGeneration' : 'Qwen3VLForConditionalGeneration'],
+        architectures: [
+          `${{ qwen3_5: 'Qwen3_5', qwen2_5_vl: 'Qwen2_5_VL', qwen3_vl: 'Qwen3VL' }[kind as 'qwen3_5']}ForConditionalGeneration`,
+        ],
         image_token_id: imageToken,
         tie_word_embeddings: false,
       }
@@ -374,11 +439,14 @@ export function makeRandomVision({
         }
       : gemma4
         ? {
-            model_type: 'gemma4',
-            architectures: ['Gemma4ForConditionalGeneration'],
+            model_type: kind,
+            architectures: [`Gemma4${unified ? 'Unified' : ''}ForConditionalGeneration`],
             image_token_id: imageToken,
-            vision_soft_tokens_per_image: own.rows,
-            ...(sound && { audio_token_id: imageToken + 3, audio_config: audioConfig(sound) }),
+            ...(!unified && { vision_soft_tokens_per_image: own.rows }),
+            ...(sound && {
+              audio_token_id: imageToken + 3,
+              audio_config: unified ? { audio_embed_dim: sound.out, rms_norm_eps: sound.eps } : audioConfig(sound),
+            }),
           }
         : lfm2
           ? {
@@ -409,38 +477,51 @@ export function makeRandomVision({
           patch_size: patch,
           spatial_merge_size: scale,
           temporal_patch_size: 2,
-          num_position_embeddings: (own.places ?? 0) ** 2,
-          deepstack_visual_indexes: own.taps,
+          ...(qwen25
+            ? { fullatt_block_indexes: own.whole, window_size: (own.window ?? 0) * scale * patch }
+            : { num_position_embeddings: (own.places ?? 0) ** 2, deepstack_visual_indexes: own.taps }),
           out_hidden_size: textWidth,
         }
-      : gemma4
+      : unified
         ? {
-            model_type: 'gemma4_vision',
-            hidden_size: hidden,
-            intermediate_size: width,
-            num_hidden_layers: layers,
-            num_attention_heads: heads,
-            num_key_value_heads: heads,
-            head_dim: hidden / heads,
-            hidden_activation: 'gelu_pytorch_tanh',
+            model_type: 'gemma4_unified_vision',
+            mm_embed_dim: hidden,
+            output_proj_dims: hidden,
+            mm_posemb_size: own.places,
+            num_soft_tokens: own.rows,
             patch_size: patch,
             pooling_kernel_size: scale,
-            position_embedding_size: own.places,
+            model_patch_size: patch * scale,
             rms_norm_eps: tower.eps,
-            rope_parameters: { rope_theta: 100, rope_type: 'default' },
-            standardize: own.standardized ?? false,
-            use_clipped_linears: own.clipped,
           }
-        : {
-            model_type: gemma ? 'siglip_vision_model' : lfm2 ? 'siglip2_vision_model' : 'idefics3',
-            hidden_size: hidden,
-            intermediate_size: width,
-            num_hidden_layers: layers,
-            num_attention_heads: heads,
-            ...(lfm2 ? { num_patches: (own.places ?? 0) ** 2 } : { image_size: image }),
-            patch_size: patch,
-            layer_norm_eps: tower.eps,
-          },
+        : gemma4
+          ? {
+              model_type: 'gemma4_vision',
+              hidden_size: hidden,
+              intermediate_size: width,
+              num_hidden_layers: layers,
+              num_attention_heads: heads,
+              num_key_value_heads: heads,
+              head_dim: hidden / heads,
+              hidden_activation: 'gelu_pytorch_tanh',
+              patch_size: patch,
+              pooling_kernel_size: scale,
+              position_embedding_size: own.places,
+              rms_norm_eps: tower.eps,
+              rope_parameters: { rope_theta: 100, rope_type: 'default' },
+              standardize: own.standardized ?? false,
+              use_clipped_linears: own.clipped,
+            }
+          : {
+              model_type: gemma ? 'siglip_vision_model' : lfm2 ? 'siglip2_vision_model' : 'idefics3',
+              hidden_size: hidden,
+              intermediate_size: width,
+              num_hidden_layers: layers,
+              num_attention_heads: heads,
+              ...(lfm2 ? { num_patches: (own.places ?? 0) ** 2 } : { image_size: image }),
+              patch_size: patch,
+              layer_norm_eps: tower.eps,
+            },
   };
   const stored = [
     ...[...decoder.weights].map(

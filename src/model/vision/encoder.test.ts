@@ -13,6 +13,8 @@ import {
   gemma4Rows,
   type Lfm2Mistake,
   lfm2Rows,
+  type Qwen25Mistake,
+  qwen25Rows,
   qwenRows,
 } from '../testing/reference/vision.js';
 import { asNamed } from '../weights/stored_names.js';
@@ -48,6 +50,26 @@ const grids: Record<string, readonly [RandomVisionOptions, readonly Grid[]]> = {
       [18, 16],
       [2, 2],
       [6, 2],
+    ],
+  ],
+  'Qwen2.5-VL': [
+    { kind: 'qwen2_5_vl', seed: 15 },
+    [
+      [6, 10],
+      [4, 4],
+      [2, 14],
+      [18, 16],
+    ],
+  ],
+  'Qwen2.5-VL, heads of 72, wider windows': [
+    {
+      kind: 'qwen2_5_vl',
+      seed: 16,
+      tower: { hidden: 576, heads: 8, layers: 2, whole: [0], window: 3, patch: 2, width: 100 },
+    },
+    [
+      [4, 10],
+      [6, 4],
     ],
   ],
   'Qwen3-VL, heads of 72': [
@@ -127,8 +149,12 @@ const expectAlike = (rows: Float32Array, expected: readonly Float64Array[]): voi
 /** Before Gemma 4 normalises them. */
 const unit = (pixels: Float32Array): Float64Array => Float64Array.from(pixels).map((value) => (value + 1) / 2);
 
+type Mistake = Lfm2Mistake | Gemma4Mistake | Qwen25Mistake;
+
 /** What would show. */
-function mistakesOf({ tower }: RandomVision, { kind }: RandomVisionOptions): (Lfm2Mistake | Gemma4Mistake)[] {
+function mistakesOf({ tower }: RandomVision, { kind }: RandomVisionOptions): Mistake[] {
+  if (kind === 'qwen2_5_vl')
+    return ['no windows', 'windows everywhere', 'rows by window', 'no gate', 'another norm', 'tanh'];
   // Places of 4 by 4 patches are made of 5 by 5.
   if (kind === 'lfm2_vl')
     return tower.normed ? ['channels first', 'no antialiasing', 'corners', 'tanh', 'across first', 'no norm'] : [];
@@ -176,20 +202,23 @@ await describeOnAdapters('image encoders', (device) => {
       const encode = (grid: Grid, seed: number) => {
         const [height, width] = [grid[0] * tower.patch, grid[1] * tower.patch];
         const pixels = new Random(seed).normals(width * height * 3, 0.5);
-        const expected = (mistake?: Lfm2Mistake | Gemma4Mistake) =>
-          options.kind === 'lfm2_vl'
-            ? lfm2Rows(weights, tower, scale, config.hiddenSize, pixels, [width, height], mistake as Lfm2Mistake)
-            : options.kind === 'gemma4'
-              ? gemma4Rows(
-                  weights,
-                  tower,
-                  scale,
-                  config.hiddenSize,
-                  unit(pixels),
-                  [width, height],
-                  mistake as Gemma4Mistake,
-                )
-              : qwenRows(weights, tower, scale, config.hiddenSize, pixels, [width, height]);
+        const size = [width, height] as const;
+        const expected = (mistake?: Mistake) =>
+          options.kind === 'qwen2_5_vl'
+            ? qwen25Rows(weights, tower, scale, config.hiddenSize, pixels, size, mistake as Qwen25Mistake)
+            : options.kind === 'lfm2_vl'
+              ? lfm2Rows(weights, tower, scale, config.hiddenSize, pixels, [width, height], mistake as Lfm2Mistake)
+              : options.kind === 'gemma4'
+                ? gemma4Rows(
+                    weights,
+                    tower,
+                    scale,
+                    config.hiddenSize,
+                    unit(pixels),
+                    [width, height],
+                    mistake as Gemma4Mistake,
+                  )
+                : qwenRows(weights, tower, scale, config.hiddenSize, pixels, [width, height]);
         return { rows: encoder.encode(patchesOf(pixels, vision, width, grid), grid), expected };
       };
       for (const grid of sizes) {

@@ -6,7 +6,7 @@
 import { outputGate } from '../../../shaders/attention/output_gate/index.js';
 import { known } from '../../base/errors.js';
 import { nth, range } from '../../base/lists.js';
-import { alignUp, ceilDiv, joinFloats } from '../../base/math.js';
+import { alignUp, ceilDiv } from '../../base/math.js';
 import { type Buffer, type Device, type Program, Recorder, Submits } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
 import { KV_BLOCK, MERGE_LANES } from '../../base/kv_units.js';
@@ -20,6 +20,7 @@ import {
   patchOrder,
   rowWidth,
   type VisionConfig,
+  windowsOf,
 } from '../config/vision_config.js';
 import { Decoder } from '../forward/decoder.js';
 import { GqaLayers } from '../layers/attention/gqa.js';
@@ -27,16 +28,16 @@ import { recordLinear } from '../layers/linear/linear.js';
 import { recordReduce } from '../layers/linear/parts.js';
 import { DenseLayers } from '../layers/mlp/dense.js';
 import { recordNorm } from '../layers/norm.js';
-import { activationStride, chunksOf, DOWN_SEGMENTS, padRows } from '../layers/roles.js';
+import { activationStride, chunksOf, DOWN_SEGMENTS, padRows, unpadRows } from '../layers/roles.js';
 import { normedOf } from '../layers/rows.js';
 import { type RankStep, World } from '../layers/world.js';
 import { attentionSegments } from '../shape.js';
 import type { Loaded } from '../weights/weight_map.js';
 import { type LoadWeightsOptions, loadSpecs } from '../weights/weight_loader.js';
 import { mostOf, type WeightTypes } from '../weights/weight_types.js';
-import { type EncoderSpecs, encoderSpecs, placesTable } from './encoder_specs.js';
+import { type EncoderSpecs, encoderSpecs } from './encoder_specs.js';
 import { ClippedLinears } from './clipped.js';
-import { placeRows, placesRead, turns } from './places.js';
+import { placeRows, readPlaces, turns } from './places.js';
 
 /** Rows of prompts come in tiles of so many. */
 const TILE_ROWS = 16;
@@ -48,7 +49,6 @@ interface EncoderWeights {
   readonly loaded: Loaded<EncoderSpecs>;
   /** f32 [rows][hidden]: the table that places are stretched from, where they are. */
   readonly places: Float32Array | undefined;
-  readonly bytes: number;
 }
 
 /**
@@ -65,15 +65,8 @@ export async function loadEncoder(
 ): Promise<ImageEncoder> {
   const type = mostOf(types) === 'f32' ? 'f32' : 'f16';
   const { loaded, bytes } = await loadSpecs(device, reader, type, encoderSpecs(vision, textWidth), options);
-  const table = placesTable(vision);
-  if (table) reader.expectTensor(table.name, table.shape);
-  let places: Float32Array | undefined;
-  if (table && vision.places && !reader.isBlank) {
-    const spans = placesRead(vision.places, patchesOf(vision));
-    const read = spans.map(([first, end]) => reader.readRows(table.name, first, end, { signal: options.signal }));
-    places = joinFloats(await Promise.all(read));
-  }
-  return new ImageEncoder(device, { vision, textWidth, type, loaded, places, bytes });
+  const places = await readPlaces(reader, vision, options.signal);
+  return new ImageEncoder(device, { vision, textWidth, type, loaded, places }, bytes);
 }
 
 /** All of an encoder on one rank. */
@@ -95,7 +88,7 @@ interface TileProgram {
   /** f32 [patches][hidden stride]: where what depends on places is put, before the patches are added. */
   readonly x: Buffer;
   readonly rowInfo: Buffer;
-  /** u32 [2]: the second one is how many patches there are. */
+  /** u32 [2]: the second one is how many patches there are; behind them bounds of those that each sees (lib/runs.wgsl), where layers have some. */
   readonly counts: Buffer;
   readonly turns: Buffer | undefined;
 }
@@ -113,6 +106,7 @@ export class ImageEncoder {
   constructor(
     readonly device: Device,
     readonly weights: EncoderWeights,
+    readonly bytes: number,
   ) {
     this.#most = patchesOf(weights.vision);
   }
@@ -125,7 +119,7 @@ export class ImageEncoder {
   /** Its layers, which work on `counts` patches of one sequence. */
   #layers(counts: Buffer): Decoder {
     const { device } = this;
-    const { vision, loaded, type, bytes } = this.weights;
+    const { vision, loaded, type } = this.weights;
     const { tower } = vision;
     const blocks = ceilDiv(this.#most, KV_BLOCK);
     const blockTable = device.createBuffer('image block_table', blocks * 4);
@@ -134,7 +128,7 @@ export class ImageEncoder {
     return new Decoder(
       device,
       tower,
-      { ...map, inputs: { positions, types: undefined, norm: undefined, joins: undefined }, type, bytes },
+      { ...map, inputs: { positions, types: undefined, norm: undefined, joins: undefined }, type, bytes: this.bytes },
       {
         type: 'f32',
         block: KV_BLOCK,
@@ -157,7 +151,7 @@ export class ImageEncoder {
     const { vision, loaded, textWidth } = this.weights;
     const { tower, patch, merge, average, merger, places } = vision;
     const rows = alignUp(this.#most, TILE_ROWS);
-    const counts = device.createBuffer('image chunk_offsets', 8);
+    const counts = device.createBuffer('image chunk_offsets', 8 + (vision.window ? 8 * this.#most : 0));
     const decoder = this.#layers(counts);
     if (loaded.bounds.length > 0) decoder.adapters = new ClippedLinears(loaded);
     const buffers = decoder.allocateRows('prompt', rows);
@@ -189,7 +183,7 @@ export class ImageEncoder {
           bias: loaded.patchesBias,
           out: buffers.x,
           outStride: hiddenStride,
-          ...(places && { epilogue: 'residual' }),
+          ...(places && places.by !== 'none' && { epilogue: 'residual' }),
         }),
       behind: (layer) => {
         const level = merger?.taps.indexOf(layer) ?? -1;
@@ -259,7 +253,13 @@ export class ImageEncoder {
     let position = 0;
     for (const [row, at] of order.entries()) if (at >= 0) info.set([position++, 0], 2 * row);
     device.write(rowInfo, 0, info);
-    device.write(counts, 4, Uint32Array.of(count));
+    const bounds: number[] = [];
+    for (const { length } of vision.window ? windowsOf(vision, grid) : []) {
+      const first = bounds.length / 2;
+      const patches = length * vision.merge ** 2;
+      for (let at = 0; at < patches; at++) bounds.push(first, first + patches);
+    }
+    device.write(counts, 4, Uint32Array.of(count, ...bounds));
     if (table) device.write(table, 0, turns(vision.tower, grid, order));
     this.#rows = count / vision.merge ** 2;
     this.#grid = grid;
@@ -289,9 +289,11 @@ export class ImageEncoder {
     const outWidth = rowWidth(vision, weights.textWidth);
     const outStride = activationStride(outWidth);
     const stored = new Float32Array(await device.read(made.out, 0, this.#rows * outStride * 4));
-    const out = new Float32Array(this.#rows * outWidth);
-    for (const row of range(0, this.#rows))
-      out.set(stored.subarray(row * outStride, row * outStride + outWidth), row * outWidth);
-    return out;
+    const out = unpadRows(stored, this.#rows, outWidth, outStride);
+    if (!vision.window) return out;
+    const inLines = new Float32Array(out.length);
+    for (const [at, row] of windowsOf(vision, grid).flat().entries())
+      inLines.set(out.subarray(at * outWidth, (at + 1) * outWidth), row * outWidth);
+    return inLines;
   }
 }

@@ -1,9 +1,9 @@
 import { patchesOf, patchGrid, patchOrder, type VisionConfig } from '../config/vision_config.js';
 import type { NormConfig } from '../config/model_config.js';
-import { type NormSpec, normSpec } from '../layers/norm.js';
+import { type NormSpec, normSpec, plainNorm } from '../layers/norm.js';
 import { wholeSlice } from '../shape.js';
 import { modelMap, type ModelMap } from '../weights/model_map.js';
-import { allRows, type MatrixSpec, type VectorSpec, wholeVector, zeroRows } from '../weights/weight_map.js';
+import { allRows, type MatrixSpec, type VectorSpec, wholeMatrix, wholeVector } from '../weights/weight_map.js';
 
 /** Which tensors an encoder is made of: its layers, and what is before and behind them. */
 export interface EncoderSpecs {
@@ -45,36 +45,32 @@ interface MergerSpecs {
 
 /** The table that places are stretched from; it stays with the host. */
 export const placesTable = ({ places, tower: { hiddenSize } }: VisionConfig) =>
-  places && {
-    name: 'vision.positions.weight',
-    shape: places.by === 'axes' ? [2, places.side, hiddenSize] : [places.side ** 2, hiddenSize],
-  };
+  places && places.by !== 'none'
+    ? {
+        name: 'vision.positions.weight',
+        shape: places.by === 'axes' ? [2, places.side, hiddenSize] : [places.side ** 2, hiddenSize],
+      }
+    : undefined;
 
 /** @param textWidth hidden size of the decoder */
 export function encoderSpecs(vision: VisionConfig, textWidth: number): EncoderSpecs {
   const { tower, patch, merge, average, merger, places, clipped } = vision;
   const { hiddenSize, norm, tensors } = tower;
   const joined = hiddenSize * merge * merge;
-  const matrix = (name: string, rows: number, inFeatures: number): MatrixSpec => ({
-    name,
-    inFeatures,
-    parts: [allRows(`${name}.weight`, rows)],
-    precision: 'unquantised',
-  });
   const bias = (name: string, length: number): VectorSpec => wholeVector(`${name}_bias`, `${name}.bias`, length);
   const mergerOf = (at: string, width: number, own: NormConfig | undefined): MergerSpecs => ({
     norm: own && normSpec(own, `${at}.norm`, `${at}.norm`, joined),
-    into: matrix(`${at}.fc1`, width, joined),
+    into: wholeMatrix(`${at}.fc1`, width, joined),
     intoBias: bias(`${at}.fc1`, width),
-    out: matrix(`${at}.fc2`, textWidth, width),
+    out: wholeMatrix(`${at}.fc2`, textWidth, width),
     outBias: bias(`${at}.fc2`, textWidth),
   });
   const averageNorm = 'vision.average_norm';
   const { layers } = wholeSlice(tower);
   return {
     tower: modelMap(tower, { layers }),
-    patches: matrix('vision.patches', hiddenSize, 3 * patch * patch),
-    patchesBias: places?.by === 'axes' ? undefined : bias('vision.patches', hiddenSize),
+    patches: wholeMatrix('vision.patches', hiddenSize, 3 * patch * patch),
+    patchesBias: places?.by === 'axes' || places?.by === 'none' ? undefined : bias('vision.patches', hiddenSize),
     positions: places
       ? undefined
       : {
@@ -87,7 +83,7 @@ export function encoderSpecs(vision: VisionConfig, textWidth: number): EncoderSp
         },
     norm: average?.plain ? undefined : normSpec(norm, 'vision.norm', String(tensors.norm), hiddenSize),
     averageNorm: average?.plain
-      ? { config: average.norm, weight: { name: averageNorm, parts: [zeroRows(hiddenSize)], plus: 1 } }
+      ? plainNorm(average.norm, averageNorm, hiddenSize)
       : average && normSpec(average.norm, averageNorm, averageNorm, hiddenSize),
     averageBias: average?.standardized
       ? { ...wholeVector('std_bias', 'vision.std_bias', hiddenSize), times: -1 / average.scale }
@@ -101,7 +97,7 @@ export function encoderSpecs(vision: VisionConfig, textWidth: number): EncoderSp
           ),
         }))
       : [],
-    project: merger ? undefined : matrix('vision.project', textWidth, average ? hiddenSize : joined),
+    project: merger ? undefined : wholeMatrix('vision.project', textWidth, average ? hiddenSize : joined),
     mergers: merger
       ? [
           mergerOf('vision.merger', merger.width, merger.norm),

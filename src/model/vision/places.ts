@@ -1,7 +1,10 @@
 import { range, sum } from '../../base/lists.js';
+import { joinFloats } from '../../base/math.js';
+import type { TensorReader } from '../../loader/index.js';
 import { attentionOf, type ModelConfig } from '../config/model_config.js';
-import type { Grid, PlacesConfig } from '../config/vision_config.js';
+import { type Grid, patchesOf, type PlacesConfig, type VisionConfig } from '../config/vision_config.js';
 import { ropeFrequencies } from '../layers/attention/rope_table.js';
+import { placesTable } from './encoder_specs.js';
 
 /** Rows of a table, and how much of each. */
 type Shares = readonly (readonly [row: number, weight: number])[];
@@ -16,15 +19,29 @@ function sharesOf(at: number, of: number, { side, by }: PlacesConfig): Shares {
   return weights.flatMap((weight, row) => (weight > 0 ? [[row, weight / total] as const] : []));
 }
 
-/** Of a table's rows those that `most` patches may have: of each of two tables the first ones. */
-export function placesRead({ side, by }: PlacesConfig, most: number): (readonly [first: number, end: number])[] {
-  if (by !== 'axes') return [[0, side ** 2]];
-  return [0, side].map((first) => [first, first + Math.min(side, most)]);
+/**
+ * Of an encoder's table the rows that its patches may have: of each of two tables the first ones. Undefined where there is none.
+ * @throws SplitkvError as `TensorReader.expectTensor`
+ */
+export async function readPlaces(
+  reader: TensorReader,
+  vision: VisionConfig,
+  signal: AbortSignal | undefined,
+): Promise<Float32Array | undefined> {
+  const { places } = vision;
+  const table = placesTable(vision);
+  if (!table || !places) return undefined;
+  reader.expectTensor(table.name, table.shape);
+  if (reader.isBlank) return undefined;
+  const { side, by } = places;
+  const [firsts, count] = by === 'axes' ? [[0, side], Math.min(side, patchesOf(vision))] : [[0], side ** 2];
+  const read = firsts.map((first) => reader.readRows(table.name, first, first + count, { signal }));
+  return joinFloats(await Promise.all(read));
 }
 
 /**
  * Places from a learned table, stretched over a grid with straight lines between, or of two tables: f32 [patches][width].
- * @param table of the rows of `placesRead`
+ * @param table what `readPlaces` reads
  * @param order of the patches (`patchOrder`)
  */
 export function placeRows(

@@ -3,6 +3,7 @@ import {
   blocksView,
   columnsView,
   matrixShape,
+  orderedView,
   rowsView,
   summedView,
   type TensorEntry,
@@ -59,9 +60,12 @@ export function asNamed(index: TensorIndex, config: ModelConfig): TensorIndex {
 }
 
 /** What checkpoints put before the names of an encoder's tensors. */
-const TOWER = /^(model\.)?(vision_tower\.|visual\.)?(vision_model\.)?/;
+const TOWER =
+  /^(model\.)?(vision_tower\.|visual\.|vision_embedder\.|embed_vision\.)?(vision_model\.|multimodal_embedder\.)?/;
 /** Input by input, unlike other matrices. */
 const BY_INPUT = 'multi_modal_projector.mm_input_projection_weight';
+/** [places, 2, hidden], unlike other tables of two axes. */
+const PAIRED = 'pos_embedding';
 /** What those outside its layers are called, or begin with. */
 const VISION = [
   ['embeddings.patch_embedding.', 'vision.patches.'],
@@ -72,6 +76,9 @@ const VISION = [
   ['pos_embed.', 'vision.positions.'],
   ['blocks.', 'vision.encoder.layers.'],
   ['merger.norm.', 'vision.post_layernorm.'],
+  ['merger.ln_q.', 'vision.post_layernorm.'],
+  ['merger.mlp.0.', 'vision.merger.fc1.'],
+  ['merger.mlp.2.', 'vision.merger.fc2.'],
   ['merger.', 'vision.merger.'],
   ['deepstack_merger_list.', 'vision.deepstack.'],
   ['patch_embedder.input_proj.', 'vision.patches.'],
@@ -83,7 +90,12 @@ const VISION = [
   ['multi_modal_projector.layer_norm.', 'vision.merger.norm.'],
   ['multi_modal_projector.linear_1.', 'vision.merger.fc1.'],
   ['multi_modal_projector.linear_2.', 'vision.merger.fc2.'],
-  ['embed_vision.embedding_projection.', 'vision.project.'],
+  ['embedding_projection.', 'vision.project.'],
+  ['patch_ln1.', 'vision.patch_norm.1.'],
+  ['patch_dense.', 'vision.patches.'],
+  ['patch_ln2.', 'vision.patch_norm.2.'],
+  [PAIRED, 'vision.positions.weight'],
+  ['pos_norm.', 'vision.patch_norm.3.'],
 ] as const;
 /** Within a name. */
 const PARTS = [
@@ -108,10 +120,22 @@ function addVision(tensors: Map<string, TensorEntry>, index: TensorIndex, { towe
     if (from === undefined) continue;
     const name = PARTS.reduce((whole, [part, own]) => whole.replace(part, own), to + bare.slice(from.length));
     const named = { ...entry, name };
-    if (name === 'vision.patches.weight') tensors.set(name, patchRows(named, tower.hiddenSize, patch));
+    if (!tower.tensors.gqa?.qkv && name.includes('.qkv.')) addApart(tensors, named);
+    else if (name === 'vision.patches.weight') tensors.set(name, patchRows(named, tower.hiddenSize, patch));
+    else if (name.startsWith('vision.patch_norm.1.')) tensors.set(name, orderedView(named, channelsFirst(patch)));
+    else if (from === PAIRED) tensors.set(name, byAxis(named));
     else if (from === BY_INPUT) tensors.set(name, transposedView(named, { first: 0, step: 1 }));
     // A number by itself is a vector of one.
     else tensors.set(name, entry.shape.length === 0 ? { ...named, shape: [1] } : named);
+  }
+}
+
+/** q, k and v by themselves, where they are one tensor. */
+function addApart(tensors: Map<string, TensorEntry>, entry: TensorEntry): void {
+  const [all = 0, ...rest] = entry.shape;
+  for (const [at, part] of ['q_proj', 'k_proj', 'v_proj'].entries()) {
+    const name = entry.name.replace('qkv', part);
+    tensors.set(name, { ...rowsView(entry, name, (at * all) / 3, all / 3), shape: [all / 3, ...rest] });
   }
 }
 
@@ -136,8 +160,20 @@ function patchRows(entry: TensorEntry, rows: number, patch: number): TensorEntry
   const { length: axes, 2: frames = 1 } = entry.shape;
   if (axes === 4) return { ...entry, shape: [rows, 3 * size] };
   if (axes === 5) return summedView({ ...entry, shape: [rows, 3 * frames * size] }, frames, size);
-  const order = range(0, 3 * size).map((at) => (at % size) * 3 + Math.floor(at / size));
-  return columnsView(entry, order);
+  return columnsView(entry, channelsFirst(patch));
+}
+
+/** Of a patch's numbers, whose pixels have their channels side by side. */
+function channelsFirst(patch: number): number[] {
+  const size = patch * patch;
+  return range(0, 3 * size).map((at) => (at % size) * 3 + Math.floor(at / size));
+}
+
+/** The first axis' places, then the second one's. */
+function byAxis(entry: TensorEntry): TensorEntry {
+  const [places = 0, axes = 0, ...rest] = entry.shape;
+  const order = range(0, places * axes).map((at) => (at % places) * axes + Math.floor(at / places));
+  return { ...orderedView(entry, order), shape: [axes, places, ...rest] };
 }
 
 /**

@@ -117,6 +117,14 @@ export const allRows = (tensor: string, rows: number, more?: Partial<Part>): Par
   someRows(tensor, rows, [0, rows], more);
 export const zeroRows = (rows: number, more?: Partial<Part>): Part => ({ tensorRows: 0, firstRow: 0, rows, ...more });
 
+/** A matrix of an encoder's, under its name. */
+export const wholeMatrix = (name: string, rows: number, inFeatures: number): MatrixSpec => ({
+  name,
+  inFeatures,
+  parts: [allRows(`${name}.weight`, rows)],
+  precision: 'unquantised',
+});
+
 /** A vector that every rank of a layer holds whole. */
 export const wholeVector = (name: string, tensor: string, length: number, plus?: number): VectorSpec => ({
   name,

@@ -569,6 +569,18 @@ const cases: Record<string, FamilyCase> = {
     tokens: 40,
     llamaCpp: 1e-5,
   },
+  qwen2_5_vl: {
+    options: {
+      seed: 102,
+      config: {
+        model_type: 'qwen2_5_vl_text',
+        head_dim: undefined,
+        rope_scaling: { type: 'mrope', mrope_section: [3, 3, 2] },
+      },
+    },
+    tokens: 40,
+    llamaCpp: 2e-5,
+  },
   mixtral: {
     options: {
       seed: 76,

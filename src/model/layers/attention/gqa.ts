@@ -71,7 +71,9 @@ export class GqaLayers implements AttentionLayers {
       ...(window < cache.contextLength && { slidingWindow: window }),
       ...(softcap !== undefined && { softcap }),
       ...(sinks && { sinks }),
-      ...(runs && { runs: { rows: runs, ends: cache.runEnds } }),
+      ...(runs && {
+        runs: { rows: runs, ends: cache.runEnds, bounded: config.bothWays === 'bounded' || undefined },
+      }),
     };
     this.blocks = (this.attended.slidingWindow !== undefined && cache.windowed) || cache;
     this.caches = config.sharesKv === undefined ? layers.map((layer) => this.#allocateCache(layer)) : [];

@@ -29,6 +29,7 @@ export function familyParts(config: ModelConfig, attention: GqaConfig, weights: 
     case 'mixtral':
       return mixtralParts(config, attention, weights);
     case 'gemma4_text':
+    case 'gemma4_unified_text':
       return gemma4Parts(config, weights);
     case 'phi3':
       return phi3Parts(attention, weights);

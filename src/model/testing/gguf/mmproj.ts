@@ -11,6 +11,10 @@ const RENAMES: readonly (readonly [from: RegExp, to: string])[] = [
   [/^model\.vision_tower\.patch_embedder\.input_proj\./, 'v.patch_embd.'],
   [/^model\.vision_tower\.patch_embedder\.position_embedding_table$/, 'v.position_embd.weight'],
   [/^model\.vision_tower\./, 'v.'],
+  [/^model\.vision_embedder\.patch_ln/, 'v.patch_norm.'],
+  [/^model\.vision_embedder\.pos_norm\./, 'v.patch_norm.3.'],
+  [/^model\.vision_embedder\.patch_dense\./, 'v.patch_embd.'],
+  [/^model\.vision_embedder\.pos_embedding$/, 'v.position_embd.weight'],
   [/embeddings\.patch_embedding\./, 'patch_embd.'],
   [/embeddings\.position_embedding\./, 'position_embd.'],
   [/encoder\.layers\.(\d+)\./, 'blk.$1.'],
@@ -30,7 +34,8 @@ const RENAMES: readonly (readonly [from: RegExp, to: string])[] = [
   [/post_attention_layernorm\./, 'attn_post_norm.'],
   [/pre_feedforward_layernorm\./, 'ln2.'],
   [/post_feedforward_layernorm\./, 'ffn_post_norm.'],
-  [/^model\.visual\.merger\.norm\./, 'v.post_ln.'],
+  [/^model\.visual\.merger\.(norm|ln_q)\./, 'v.post_ln.'],
+  [/^model\.visual\.merger\.mlp\./, 'mm.'],
   [/^model\.visual\.merger\.linear_fc1\./, 'mm.0.'],
   [/^model\.visual\.merger\.linear_fc2\./, 'mm.2.'],
   [/^model\.visual\./, 'v.'],
@@ -41,6 +46,7 @@ const RENAMES: readonly (readonly [from: RegExp, to: string])[] = [
   [/blocks\.(\d+)\.attn\.proj\./, 'blk.$1.attn_out.'],
   [/blocks\.(\d+)\.mlp\.linear_fc1\./, 'blk.$1.ffn_up.'],
   [/blocks\.(\d+)\.mlp\.linear_fc2\./, 'blk.$1.ffn_down.'],
+  [/blocks\.(\d+)\.ffn/, 'blk.$1.ffn'],
   [/^multi_modal_projector\.mm_input_projection_weight$/, 'mm.input_projection.weight'],
   [/^multi_modal_projector\.mm_soft_emb_norm\./, 'mm.soft_emb_norm.'],
   [/^model\.multi_modal_projector\.layer_norm\./, 'mm.input_norm.'],
@@ -98,7 +104,9 @@ function soundTensor(from: string, shape: readonly number[], data: Float32Array)
 
 const isSound = (name: string): boolean => /^model\.(audio_tower|embed_audio)\./.test(name);
 const isVision = (name: string): boolean =>
-  /^(model\.)?(vision_model|connector|visual|vision_tower|multi_modal_projector|embed_vision)\./.test(name);
+  /^(model\.)?(vision_model|connector|visual|vision_tower|vision_embedder|multi_modal_projector|embed_vision)\./.test(
+    name,
+  );
 
 /** A kernel of two frames, [hidden, 3, 2, patch, patch], is two tensors. */
 const framesOf = (
@@ -123,11 +131,31 @@ function kernelOf(data: Float32Array, patch: number): Pick<GgufTensor, 'shape' |
   return { shape: [data.length / columns, 3, patch, patch], data: out };
 }
 
-const soundMetadata = ({ hidden, heads, layers }: ReferenceSound, textWidth: number): Record<string, GgufValue> => ({
+/** As the converter turns them: a patch's numbers by channels, and of places the first axis' before the second one's. */
+function bareTensor(
+  name: string,
+  shape: readonly number[],
+  data: Float32Array,
+  side: number,
+): Pick<GgufTensor, 'shape' | 'data'> {
+  if (name.startsWith('v.patch')) return { shape, data: kernelOf(data, side).data };
+  const [places = 0, axes = 0, width = 0] = shape;
+  const out = data.map((_, at) => {
+    const [axis, place, i] = [Math.floor(at / (places * width)), Math.floor(at / width) % places, at % width];
+    return data[(place * axes + axis) * width + i]!;
+  });
+  return { shape: [axes, places, width], data: out };
+}
+
+const soundMetadata = (
+  { hidden, heads, layers }: Pick<ReferenceSound, 'hidden' | 'heads' | 'layers'>,
+  textWidth: number,
+  type: string,
+): Record<string, GgufValue> => ({
   'clip.has_audio_encoder': { type: 'bool', value: true },
-  'clip.audio.projector_type': text('gemma4a'),
+  'clip.audio.projector_type': text(type),
   'clip.audio.embedding_length': u32(hidden),
-  'clip.audio.feed_forward_length': u32(4 * hidden),
+  'clip.audio.feed_forward_length': u32(layers && 4 * hidden),
   'clip.audio.block_count': u32(layers),
   'clip.audio.projection_dim': u32(textWidth),
   'clip.audio.attention.head_count': u32(heads),
@@ -148,13 +176,17 @@ export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8
   const { kind } = config.vision!;
   const { places = 0, taps = [] } = tower;
   const qwen = kind === 'any size';
+  const { window } = config.vision!;
   const gemma4 = kind === 'all rows';
+  // What has no layers.
+  const bare = config.vision!.tower.layers.length === 0;
+  const zero = { hidden: sound?.out ?? 0, heads: 0, layers: 0 };
   const types = {
     tiles: 'idefics3',
     whole: 'gemma3',
-    'any size': 'qwen3vl_merger',
+    'any size': window ? 'qwen2.5vl_merger' : 'qwen3vl_merger',
     'tiles or any size': 'lfm2',
-    'all rows': 'gemma4v',
+    'all rows': bare ? 'gemma4uv' : 'gemma4v',
   };
   const half: GgufValue = { type: 'f32[]', value: [0.5, 0.5, 0.5] };
   const metadata: Record<string, GgufValue> = {
@@ -162,15 +194,18 @@ export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8
     'general.type': text('mmproj'),
     'clip.has_vision_encoder': { type: 'bool', value: true },
     ...(gemma4
-      ? { 'clip.vision.projector_type': text(types[kind]), ...(sound ? soundMetadata(sound, config.hiddenSize) : {}) }
+      ? {
+          'clip.vision.projector_type': text(types[kind]),
+          ...(sound ? soundMetadata(bare ? zero : sound, config.hiddenSize, bare ? 'gemma4ua' : 'gemma4a') : {}),
+        }
       : { 'clip.projector_type': text(types[kind]), 'clip.use_gelu': { type: 'bool', value: true } }),
     'clip.vision.image_size': u32(gemma4 ? 224 : places ? places * tower.patch : tower.image),
     'clip.vision.patch_size': u32(tower.patch),
     'clip.vision.embedding_length': u32(tower.hidden),
-    'clip.vision.feed_forward_length': u32(tower.width),
-    'clip.vision.block_count': u32(tower.layers),
+    'clip.vision.feed_forward_length': u32(bare ? 0 : tower.width),
+    'clip.vision.block_count': u32(bare ? 0 : tower.layers),
     'clip.vision.projection_dim': u32(config.hiddenSize),
-    'clip.vision.attention.head_count': u32(tower.heads),
+    'clip.vision.attention.head_count': u32(bare ? 0 : tower.heads),
     'clip.vision.attention.layer_norm_epsilon': f32(tower.eps),
     'clip.vision.image_mean': half,
     'clip.vision.image_std': half,
@@ -179,10 +214,14 @@ export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8
           'clip.vision.spatial_merge_size': u32(scale),
           'clip.vision.image_min_pixels': u32(16 * tower.patch ** 2),
           'clip.vision.image_max_pixels': u32(64 * tower.patch ** 2),
-          'clip.vision.is_deepstack_layers': {
-            type: 'bool[]',
-            value: Array.from({ length: tower.layers }, (_, layer) => taps.includes(layer)),
-          },
+          ...(window
+            ? { 'clip.vision.n_wa_pattern': u32(2), 'clip.vision.window_size': u32(window * scale * tower.patch) }
+            : {
+                'clip.vision.is_deepstack_layers': {
+                  type: 'bool[]',
+                  value: Array.from({ length: tower.layers }, (_, layer) => taps.includes(layer)),
+                },
+              }),
         }
       : !gemma4 && { 'clip.vision.projector.scale_factor': u32(scale) }),
     ...(kind === 'tiles' && { 'clip.vision.preproc_image_size': u32(3 * tower.image) }),
@@ -198,7 +237,22 @@ export function mmprojOf(made: RandomVision, options: MmprojOptions = {}): Uint8
     const level = /deepstack_merger_list\.(\d+)\.(linear_)?/.exec(usual);
     const named = level ? usual.replace(level[0], `deepstack.${taps[Number(level[1])]}.`) : usual;
     const name = options.rename?.(named) ?? named;
+    // By themselves, of Qwen2.5-VL's.
+    if (window && usual.includes('attn_qkv')) {
+      const [rows = 0, ...rest] = shape;
+      return ['q', 'k', 'v'].map((part, at) => {
+        const own = data.slice((at * data.length) / 3, ((at + 1) * data.length) / 3);
+        return {
+          name: name.replace('qkv', part),
+          shape: [rows / 3, ...rest],
+          data: own,
+          type: options.typeOf?.(name, shape),
+        };
+      });
+    }
     if (usual === 'v.patch_embd.weight' && shape.length === 5) return framesOf(name, shape, data);
+    if (bare && /^v\.(patch_embd\.weight|patch_norm\.1|position_embd)/.test(usual))
+      return [{ name, ...bareTensor(usual, shape, data, tower.patch * scale) }];
     if (usual === 'v.patch_embd.weight' && shape.length === 2) return [{ name, ...kernelOf(data, tower.patch) }];
     // Numbers by themselves are tensors of one.
     if (shape.length === 0) return [{ name, shape: [1], data }];

@@ -115,6 +115,7 @@ function llamaParts(config: ModelConfig, attention: GqaConfig, weights: WeightMa
     ministral3: 'mistral3',
     granitemoehybrid: 'granite',
     qwen3_vl_text: 'qwen3vl',
+    qwen2_5_vl_text: 'qwen2vl',
   };
   const arch = others[config.architecture] ?? config.architecture;
   const { kvHeads, headDim } = attention;

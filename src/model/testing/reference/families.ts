@@ -479,10 +479,12 @@ function modelOf(raw: Raw, tensor: Lookup): Model {
         }),
       };
     }
-    case 'qwen3_vl_text': {
+    case 'qwen3_vl_text':
+    case 'qwen2_5_vl_text': {
       const mlp = gated(tensor, silu, width);
       const frequencies = bases(number(raw, 'rope_theta', 1e4), dim);
-      return { ...plain, qkNorm: true, layer: () => ({ window: Infinity, frequencies, rotaryScale: 1, mlp }) };
+      const kind = raw['model_type'] === 'qwen3_vl_text' ? { qkNorm: true } : { qkvBiased: true };
+      return { ...plain, ...kind, layer: () => ({ window: Infinity, frequencies, rotaryScale: 1, mlp }) };
     }
     case 'qwen3_vl_moe_text':
     case 'qwen3_moe': {

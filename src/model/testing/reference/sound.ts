@@ -221,3 +221,19 @@ function chunkAttention(
   }
   return out;
 }
+
+/** Rows of a Gemma 4 12B's decoder for a recording, in float64, from modeling_gemma4_unified.py: `out` samples each, the last ones with zeros. */
+export function gemma4SampleRows(
+  weights: WeightMap,
+  { out, eps }: Pick<ReferenceSound, 'out' | 'eps'>,
+  textWidth: number,
+  samples: ArrayLike<number>,
+  mistake?: 'no norm' | 'another eps',
+): Vector[] {
+  const project = lookupIn(weights)('model.embed_audio.embedding_projection.weight', textWidth, out);
+  const ones = new Float32Array(out).fill(1);
+  return zeros(Math.ceil(samples.length / out), out).map((frame, row) => {
+    const x = frame.map((_, i) => samples[row * out + i] ?? 0);
+    return matVec(project, mistake === 'no norm' ? x : rmsNorm(x, ones, mistake ? 10 * eps : eps));
+  });
+}

@@ -20,6 +20,9 @@ export interface ReferenceTower {
   rows?: number;
   clipped?: boolean;
   standardized?: boolean;
+  /** Of Qwen2.5-VL's: layers whose patches see all, and rows of a window's side. */
+  whole?: number[];
+  window?: number;
 }
 
 /**
@@ -216,6 +219,69 @@ export function gemma4Rows(
         mean.forEach((value, i) => (mean[i] = (value - bias![i]!) * factor![i]!));
       }
       rows.push(matVec(project, rmsNorm(mean, ones(hidden), eps)));
+    }
+  return rows;
+}
+
+/** The same of a Gemma 4 12B's. */
+export type UnifiedMistake =
+  | 'channels first'
+  | 'lines before columns'
+  | 'no places'
+  | 'no norm before'
+  | 'no norm behind'
+  | 'pixels from -1';
+
+/**
+ * Rows of a Gemma 4 12B's decoder for a picture, in float64, from transformers' modeling_gemma4_unified.py, by squares of scale by scale
+ * patches in lines.
+ * @param pixels of 0 to 1, [height][width][3]
+ */
+export function gemma4PatchRows(
+  weights: WeightMap,
+  tower: ReferenceTower,
+  scale: number,
+  textWidth: number,
+  pixels: ArrayLike<number>,
+  [width, height]: readonly [width: number, height: number],
+  mistake?: UnifiedMistake,
+): Vector[] {
+  const { hidden, eps, places = 0 } = tower;
+  const tensor = lookupIn(weights);
+  const at = 'model.vision_embedder';
+  const side = tower.patch * scale;
+  const norm = (name: string, x: Vector): Vector => {
+    const [weight, bias] = ['weight', 'bias'].map((part) => tensor(`${at}.${name}.${part}`, x.length));
+    const mean = x.reduce((a, b) => a + b) / x.length;
+    const variance = x.reduce((sum, value) => sum + (value - mean) ** 2, 0) / x.length;
+    return x.map((value, i) => ((value - mean) / Math.sqrt(variance + 1e-5)) * weight![i]! + bias![i]!);
+  };
+  const dense = tensor(`${at}.patch_dense.weight`, hidden, 3 * side * side);
+  const bias = tensor(`${at}.patch_dense.bias`, hidden);
+  const table = tensor(`${at}.pos_embedding`, places, 2, hidden);
+  const project = tensor('model.embed_vision.embedding_projection.weight', textWidth, hidden);
+  const ones = new Float32Array(hidden).fill(1);
+  const rows: Vector[] = [];
+  for (let line = 0; line < height / side; line++)
+    for (let column = 0; column < width / side; column++) {
+      const values = new Float64Array(3 * side * side);
+      for (let y = 0; y < side; y++)
+        for (let x = 0; x < side; x++)
+          for (let c = 0; c < 3; c++) {
+            const to = mistake === 'channels first' ? (c * side + y) * side + x : (y * side + x) * 3 + c;
+            const value = pixels[((line * side + y) * width + column * side + x) * 3 + c]!;
+            values[to] = mistake === 'pixels from -1' ? 2 * value - 1 : value;
+          }
+      const given = mistake === 'no norm before' ? values : norm('patch_ln1', values);
+      const dim = matVec(dense, given, bias);
+      const embedded = mistake === 'no norm behind' ? dim : norm('patch_ln2', dim);
+      const [first, second] = mistake === 'lines before columns' ? [line, column] : [column, line];
+      const placed = embedded.map((value, i) =>
+        mistake === 'no places'
+          ? value
+          : value + table[2 * first * hidden + i]! + table[(2 * second + 1) * hidden + i]!,
+      );
+      rows.push(matVec(project, rmsNorm(norm('pos_norm', placed), ones, eps)));
     }
   return rows;
 }
@@ -501,15 +567,119 @@ export function qwenRows(
   );
 }
 
+/** What would show of a Qwen2.5-VL's. */
+export type Qwen25Mistake =
+  | 'no windows'
+  | 'windows everywhere'
+  | 'rows by window'
+  | 'no gate'
+  | 'another norm'
+  | 'tanh';
+
+/**
+ * The same of a Qwen2.5-VL's, from modeling_qwen2_5_vl.py: squares of `window` by `window` rows see each other in layers that aren't
+ * listed; here patches stay in lines.
+ */
+export function qwen25Rows(
+  weights: WeightMap,
+  tower: ReferenceTower,
+  merge: number,
+  textWidth: number,
+  pixels: ArrayLike<number>,
+  [width, height]: readonly [width: number, height: number],
+  mistake?: Qwen25Mistake,
+): Vector[] {
+  const { hidden, heads, patch, layers, eps, whole = [], window = 1 } = tower;
+  const tensor = lookupIn(weights);
+  const { linear } = layersOf(tensor, eps);
+  const at = 'model.visual';
+  const [wide, high, dim, size] = [width / patch, height / patch, hidden / heads, patch * patch];
+  const norm = (name: string, row: Vector): Vector => rmsNorm(row, tensor(`${at}.${name}.weight`, hidden), eps);
+  const kernel = tensor(`${at}.patch_embed.proj.weight`, hidden, 3, 2, patch, patch);
+  const places = Array.from({ length: wide * high }, (_, index) => [Math.floor(index / wide), index % wide] as const);
+  const x = places.map(([py, px]) =>
+    Float64Array.from({ length: hidden }, (_, out) => {
+      let sum = 0;
+      for (let i = 0; i < 3 * size; i++) {
+        const [c, y, left] = [Math.floor(i / size), Math.floor((i % size) / patch), i % patch];
+        const pixel = pixels[((py * patch + y) * width + px * patch + left) * 3 + c]!;
+        for (const frame of [0, 1]) sum += kernel[((out * 3 + c) * 2 + frame) * size + (i % size)]! * pixel;
+      }
+      return sum;
+    }),
+  );
+  const turned = (row: Vector, index: number): Vector => {
+    const out = row.slice();
+    for (let first = 0; first < hidden; first += dim)
+      for (let pair = 0; pair < dim / 2; pair++) {
+        const [axis, i] = [Math.floor(pair / (dim / 4)), pair % (dim / 4)];
+        rotatePair(out, first + pair, first + pair + dim / 2, places[index]![axis]! * 10000 ** ((-4 * i) / dim));
+      }
+    return out;
+  };
+  const windowOf = ([line, column]: readonly [number, number]): string =>
+    [line, column].map((place) => Math.floor(place / merge / window)).join();
+  for (let layer = 0; layer < layers; layer++) {
+    const block = `blocks.${layer}`;
+    const qkv = x.map((row) => linear(`${at}.${block}.attn.qkv`, norm(`${block}.norm1`, row), 3 * hidden));
+    const part = (index: number, which: number): Vector => qkv[index]!.slice(which * hidden, (which + 1) * hidden);
+    const seesAll = mistake === 'no windows' || (whole.includes(layer) && mistake !== 'windows everywhere');
+    const groups = [...new Set(places.map(windowOf))].map((name) =>
+      [...x.keys()].filter((index) => windowOf(places[index]!) === name),
+    );
+    const windows = seesAll ? [[...x.keys()]] : groups;
+    for (const own of windows) {
+      const [q, k] = [0, 1].map((which) => own.map((index) => turned(part(index, which), index))) as [
+        Vector[],
+        Vector[],
+      ];
+      const mixed = attended(
+        heads,
+        q,
+        k,
+        own.map((index) => part(index, 2)),
+      );
+      for (const [row, index] of own.entries())
+        addAll([x[index]!], [linear(`${at}.${block}.attn.proj`, mixed[row]!, hidden)]);
+    }
+    for (const row of x) {
+      const given = norm(`${block}.norm2`, row);
+      const [gate, up] = ['gate', 'up'].map((name) => linear(`${at}.${block}.mlp.${name}_proj`, given, tower.width));
+      const inner = up!.map((value, i) => value * (mistake === 'no gate' ? 1 : gate![i]! / (1 + Math.exp(-gate![i]!))));
+      addAll([row], [linear(`${at}.${block}.mlp.down_proj`, inner, hidden)]);
+    }
+  }
+  const rows: Vector[] = [];
+  for (let y = 0; y < high; y += merge)
+    for (let left = 0; left < wide; left += merge) {
+      const joined = new Float64Array(hidden * merge * merge);
+      for (let i = 0; i < merge * merge; i++) {
+        const row = x[(y + Math.floor(i / merge)) * wide + left + (i % merge)]!;
+        joined.set(mistake === 'another norm' ? row : norm('merger.ln_q', row), i * hidden);
+      }
+      const inner = linear(`${at}.merger.mlp.0`, joined, joined.length).map(mistake === 'tanh' ? geluTanh : geluErf);
+      rows.push(linear(`${at}.merger.mlp.2`, inner, textWidth));
+    }
+  if (mistake !== 'rows by window') return rows;
+  const across = wide / merge;
+  const windowAt = (index: number): string =>
+    windowOf([Math.floor(index / across) * merge, (index % across) * merge]).padStart(9);
+  return [...rows.keys()]
+    .toSorted((a, b) => windowAt(a).localeCompare(windowAt(b)) || a - b)
+    .map((index) => rows[index]!);
+}
+
 /**
  * What each pair of a row turns by, from transformers' get_rope_index and apply_interleaved_mrope: text by one more than the largest before
- * it; of a picture all rows by that, by their line and by their column, interleaved.
+ * it; of a picture all rows by that, by their line and by their column, interleaved; or (Qwen2.5-VL's apply_multimodal_rotary_pos_emb) one
+ * behind the other.
  * @param grids lines and columns of rows of the pictures, in order
  */
 export function qwenPositions(
   isRow: readonly boolean[],
   grids: readonly (readonly [number, number])[],
-  [, lines = 0, columns = 0]: readonly number[],
+  [before = 0, lines = 0, columns = 0]: readonly number[],
+  takesTurns = true,
 ): (row: number, pair: number) => number {
   const rows: [number, number, number][] = [];
   const left = [...grids];
@@ -522,7 +692,8 @@ export function qwenPositions(
     }
   }
   return (row, pair) => {
-    const axis = pair % 3 === 1 && pair < 3 * lines ? 1 : pair % 3 === 2 && pair < 3 * columns ? 2 : 0;
+    const inTurn = pair % 3 === 1 && pair < 3 * lines ? 1 : pair % 3 === 2 && pair < 3 * columns ? 2 : 0;
+    const axis = takesTurns ? inTurn : pair < before ? 0 : pair < before + lines ? 1 : 2;
     return rows[row]![axis];
   };
 }
