@@ -55,7 +55,7 @@ export const KEPT_BLOCKS: Readonly<Record<KeptType, KeptBlock>> = {
   tq2_0: { elements: 256, words: 16, low: 2, high: 0 },
   q1_0: { elements: 128, words: 16, low: 1, high: 0 },
   q2_0: { elements: 64, words: 16, low: 2, high: 0 },
-  nvfp4: { elements: 64, words: 64, low: 4, high: 0 },
+  nvfp4: { elements: 64, words: 36, low: 4, high: 0 },
   iq2_xxs: { elements: 256, words: 16, low: 2, high: 0 },
   iq2_xs: { elements: 256, words: 80, low: 2, high: 0 },
   iq2_s: { elements: 256, words: 144, low: 2, high: 0 },
@@ -109,6 +109,9 @@ export const isKept = (type: PackedType): type is KeptType => Object.hasOwn(KEPT
 
 /** Elements of a row that can't be had apart; rows are padded with zeros to a multiple of it. */
 export const blockElements = (type: PackedType): number => (isKept(type) ? KEPT_BLOCKS[type].elements : BLOCK);
+
+/** Rows of a tile that have one factor of their tensor (`BlockRows`) together. */
+export const factorRows = (type: PackedType): number => (type === 'nvfp4' ? 8 : 1);
 
 /** Sizes of a packed weight [outFeatures, inFeatures]; tiles follow each other, so tile t starts at t * tile...Bytes. */
 export interface PackedLayout {

@@ -120,7 +120,7 @@ const LINES: Readonly<Record<CodedType, Line>> = {
     const byte = (half(scale, first, (k >> 5) * 32 + lane) >> (((k >> 4) & 1) * 8)) & 255;
     const number = byte & 127;
     const size = byte === 127 ? 0 : number < 8 ? number * 2 ** -10 : (8 + (number & 7)) * 2 ** ((number >> 3) - 11);
-    return [Math.fround(size * floatAt(scale, first + 32 + lane)), 0];
+    return [Math.fround(size * floatAt(scale, first + 32 + (lane >> 3))), 0];
   },
 };
 
