@@ -101,6 +101,8 @@ export const suite: KernelSuite<typeof linear.bindings, typeof linear.params, Li
     ]),
     linearCase('q4, two rows', rowsProblem(2, 72, 33, { type: 'q4', segments: { total: 3, align: 8 } }), small),
     linearCase('bias', rowsProblem(3, 72, 33, { bias: true })),
+    linearCase('bias of each row', rowsProblem(3, 72, 33, { bias: true, biasStride: 64, biasOffset: 5 })),
+    linearCase('bias that begins later', rowsProblem(3, 72, 33, { bias: true, biasStride: 0, biasOffset: 5 })),
     linearCase('residual', rowsProblem(3, 72, 33, { epilogue: 'residual' })),
     linearCase(
       'bias, residual and segments',

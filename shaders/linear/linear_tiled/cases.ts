@@ -60,6 +60,8 @@ export const suite: KernelSuite<typeof linearTiled.bindings, typeof linearTiled.
     ]),
     tiledCase('race', tiledProblem(2, 8, 3, { bias: true }), { races: true }),
     tiledCase('bias', tiledProblem(17, 576, 33, { bias: true })),
+    tiledCase('bias of each row', tiledProblem(5, 72, 33, { bias: true, biasStride: 64, biasOffset: 5 })),
+    tiledCase('bias that begins later', tiledProblem(5, 72, 33, { bias: true, biasStride: 0, biasOffset: 5 })),
     tiledCase(
       'residual and segments',
       tiledProblem(17, 1536, 96, { epilogue: 'residual', bias: true, segments: { total: 8, align: 32 } }),

@@ -162,8 +162,8 @@ class WeightLoader<Parts extends object> {
     const { device, types } = this;
     const { beside } = spec;
     const packed = matrixType(spec, types);
-    const both =
-      beside && matrixType(beside, types) === packed ? allocateBeside(device, [spec, beside], packed) : undefined;
+    const fits = beside && typedRuns(beside, types).every((run, at) => at === 0 && run.type === packed);
+    const both = fits ? allocateBeside(device, [spec, beside], packed) : undefined;
     if (beside && both) this.#beside.set(beside, both[1]);
     return both?.[0] ?? allocateMatrix(device, spec, packed);
   }

@@ -2,7 +2,7 @@
  * Where each GPU matrix of a model comes from: plain data, no GPU. A matrix is a stack of rows of checkpoint tensors, so a
  * plan that gives a rank only some heads or columns changes the parts, not the loader.
  */
-import { blockElements, isQuantised, type PackedType } from '../../../shaders/linear/pack.js';
+import { blockElements, factorRows, isQuantised, type PackedType } from '../../../shaders/linear/pack.js';
 import { weightColumns } from '../../../shaders/linear/segments.js';
 import { sum } from '../../base/lists.js';
 import { alignUp } from '../../base/math.js';
@@ -47,8 +47,6 @@ export interface MatrixSpec {
   readonly precision?: 'f32' | 'unquantised' | 'mxfp4';
   /** True: it must fit one binding, as what is read together can't lie in different ones. */
   readonly whole?: boolean;
-  /** True: its parts may be of several types, as they begin where a shard may. */
-  readonly splits?: boolean;
   /** Tiles of 32 rows of which a shard is a multiple; default 2, so that a shard's bias starts at a multiple of 256 bytes. */
   readonly granule?: number;
   /** The matrices made of it, where it isn't packed as stored. */
@@ -152,7 +150,9 @@ export const packedColumns = ({ inFeatures, segments }: MatrixSpec, type: Packed
 
 export const paddedRows = ({ rows, padTo = 1 }: Part): number => alignUp(rows, padTo);
 
-export const specRows = ({ parts }: Spec): number => sum(parts.map(paddedRows));
+const rowsOf = (parts: readonly Part[]): number => sum(parts.map(paddedRows));
+
+export const specRows = ({ parts }: Spec): number => rowsOf(parts);
 
 export const vectorLength = (spec: VectorSpec): number => alignUp(specRows(spec) * (spec.columns ?? 1), 32);
 
@@ -163,19 +163,28 @@ export interface TypedRun {
   readonly firstRow: number;
 }
 
-/** A matrix as its types cut it. Rows of zeros are of the type before them. */
+/**
+ * A matrix as its types cut it. Rows of zeros are of the type before them. Of experts, whose shards hold whole ones, all gates stand before
+ * all ups where they are of two types.
+ */
 export function typedRuns(spec: MatrixSpec, types: WeightTypes): readonly [TypedRun, ...TypedRun[]] {
-  const runs: TypedRun[] = [];
-  let firstRow = 0;
-  for (const part of spec.splits ? spec.parts : []) {
-    const last = runs.at(-1);
+  const { granule, parts: all } = spec;
+  const runs: { readonly type: PackedType; readonly parts: Part[] }[] = [];
+  for (const part of all) {
     const type = matrixType({ ...spec, parts: [part] }, types);
-    if (last && (part.tensor === undefined || last.type === type))
-      runs[runs.length - 1] = { ...last, spec: { ...spec, parts: [...last.spec.parts, part] } };
-    else runs.push({ spec: { ...spec, parts: [part] }, type, firstRow });
-    firstRow += paddedRows(part);
+    const run = (granule === undefined ? runs.slice(-1) : runs).find(
+      (before) => part.tensor === undefined || (before.type === type && rowsOf(before.parts) % factorRows(type) === 0),
+    );
+    if (run) run.parts.push(part);
+    else runs.push({ type, parts: [part] });
   }
-  const [first, ...others] = runs;
+  let firstRow = 0;
+  const [first, ...others] = runs.map(({ type, parts }): TypedRun => {
+    const before = firstRow;
+    firstRow += rowsOf(parts);
+    const own = granule !== undefined && { granule: (granule * parts.length) / all.length };
+    return { spec: { ...spec, parts, ...own }, type, firstRow: before };
+  });
   return first && others.length > 0 ? [first, ...others] : [{ spec, type: matrixType(spec, types), firstRow: 0 }];
 }
 

@@ -87,12 +87,25 @@ const deepseek = {
   first_k_dense_replace: 1,
 };
 
+/** Gated delta rules: a matrix of six tensors' rows. */
+const delta = {
+  ...wide,
+  model_type: 'qwen3_5_text',
+  head_dim: 64,
+  intermediate_size: 256,
+  layer_types: ['linear_attention', 'full_attention'],
+  linear_num_key_heads: 2,
+  linear_num_value_heads: 6,
+  linear_key_head_dim: 24,
+  linear_value_head_dim: 128,
+  linear_conv_kernel_dim: 4,
+};
+
 const mixtures: readonly (readonly [name: string, types: Types, most: string, config: Record<string, unknown>])[] = [
   ['Q4_0', { '': 'Q4_0' }, 'q4', small],
   ['Q8_0', { '': 'Q8_0' }, 'q8', small],
   [
     'Q5_0 and IQ4_NL',
-    // Gate and up of several types, which q8 holds.
     {
       'blk.0.ffn_up': 'Q8_0',
       'blk.1.ffn_up': 'Q4_0',
@@ -155,6 +168,52 @@ const mixtures: readonly (readonly [name: string, types: Types, most: string, co
     'q4_k',
     deepseek,
   ],
+  [
+    // Where biases begin that can't be bound there.
+    'Q4_K with gates, ups, queries, keys and values of other types, and biases',
+    {
+      'blk.0.attn_output': 'Q8_0',
+      'blk.1.attn_output': 'Q8_0',
+      'blk.0.attn_k': 'Q5_K',
+      'blk.0.attn_v': 'Q6_K',
+      'blk.1.attn_v': 'IQ4_XS',
+      'blk.0.ffn_up': 'Q5_K',
+      'blk.1.ffn_gate': 'F16',
+      'blk.1.ffn_up': 'Q6_K',
+      '': 'Q4_K',
+    },
+    'q4_k',
+    { ...wide, head_dim: 48, attention_bias: true, mlp_bias: true, intermediate_size: 768 + 256 },
+  ],
+  [
+    'Q4_K with Q5_K, IQ4_XS and Q6_K, latent attention, and gates and ups of experts',
+    {
+      'blk.0.attn_k_b': 'Q8_0',
+      'blk.1.attn_k_b': 'Q8_0',
+      'blk.0.attn_kv_a_mqa': 'Q6_K',
+      'blk.1.attn_q_a': 'Q5_K',
+      'blk.1.ffn_gate_exps': 'IQ4_XS',
+      'blk.1.ffn_up_exps': 'Q5_K',
+      'blk.1.ffn_up_shexp': 'Q6_K',
+      '': 'Q4_K',
+    },
+    'q4_k',
+    deepseek,
+  ],
+  [
+    'Q4_K with Q5_K, Q8_0 and F32, gated delta rules',
+    {
+      'blk.0.ssm_conv1d': 'F32',
+      'blk.0.ssm_beta': 'F32',
+      'blk.0.ssm_alpha': 'Q8_0',
+      'blk.0.attn_gate': 'Q5_K',
+      'blk.1.ffn_up': 'Q5_K',
+      '': 'Q4_K',
+    },
+    'q4_k',
+    delta,
+  ],
+  ['NVFP4, gated delta rules', { 'blk.0.ssm_conv1d': 'F32', token_embd: 'Q8_0', '': 'NVFP4' }, 'nvfp4', delta],
   ['Q3_K', { '': 'Q3_K' }, 'q3_k', wide],
   [
     // As llama-quantize mixes a file of Q2_K.
@@ -302,7 +361,7 @@ describe("a file's own numbers, whatever its types", { timeout: 120_000 }, () =>
   });
 });
 
-test('tensors that a matrix is made of have one type, the smallest that holds all of them', async () => {
+test("a matrix's tensors keep the types that they have", async () => {
   const typesOf = async (mixture: string) => {
     const { config, index } = await fileOf(mixtures.find(([name]) => name === mixture)![1]);
     const types = storedTypes(index, config);
@@ -312,14 +371,15 @@ test('tensors that a matrix is made of have one type, the smallest that holds al
   const of = await typesOf('Q4_0, Q8_0 and F16');
   const attention = (layer: number): string[] =>
     ['q', 'k', 'v'].map((x) => of(`model.layers.${layer}.self_attn.${x}_proj`));
-  // They are projected by type.
   expect(attention(0)).toEqual(['q4', 'q8', 'q4']);
   expect(attention(1)).toEqual(['q4', 'q4', 'f16']);
-  expect(['gate', 'up', 'down'].map((x) => of(`model.layers.0.mlp.${x}_proj`))).toEqual(['q8', 'q8', 'f16']);
+  expect(['gate', 'up', 'down'].map((x) => of(`model.layers.0.mlp.${x}_proj`))).toEqual(['q4', 'q8', 'f16']);
   expect([of('model.embed_tokens'), of('lm_head'), of('model.layers.1.mlp.up_proj')]).toEqual(['f16', 'q8', 'q4']);
   const kept = await typesOf('Q5_0 and IQ4_NL');
-  for (const [layer, down] of ['q5_0', 'iq4_nl'].entries())
-    expect(['gate', 'up', 'down'].map((x) => kept(`model.layers.${layer}.mlp.${x}_proj`))).toEqual(['q8', 'q8', down]);
+  for (const [layer, own] of ['q5_0', 'iq4_nl'].entries()) {
+    const up = layer === 0 ? 'q8' : 'q4';
+    expect(['gate', 'up', 'down'].map((x) => kept(`model.layers.${layer}.mlp.${x}_proj`))).toEqual([own, up, own]);
+  }
 });
 
 test('blocks that no type holds become q8, others stay what they are, a file of floats has one type', async () => {

@@ -13,7 +13,7 @@ import { expertLinearTiled } from '../../../../shaders/moe/expert_linear_tiled/i
 import { moeSort } from '../../../../shaders/moe/moe_sort/index.js';
 import { decodesBytes } from '../../../../shaders/linear/fast/fast.js';
 import type { PackedType } from '../../../../shaders/linear/pack.js';
-import { besideAt, type Matrix } from '../../weights/matrix.js';
+import { besideAt, type Matrix, type MatrixShard } from '../../weights/matrix.js';
 import { moeCombine } from '../../../../shaders/moe/moe_combine/index.js';
 import { moeRoute } from '../../../../shaders/moe/moe_route/index.js';
 import { known } from '../../../base/errors.js';
@@ -474,16 +474,18 @@ class ExpertProgram implements MlpProgram {
     const here = { topK: expertsPerToken, first, count: end - first };
     const { x, out, norm, bias, ...shape } = this.#withAdapters(recorder, matrix, of, here, rowsPerExpert);
     for (const shard of matrix.shards) {
+      const { biasFirst, expertCount, half } = expertsOf(matrix, shard, rowsPerExpert);
       const problem = {
         ...shape,
+        ...(half && { epilogue: half }),
         rows: this.#most,
         topK: expertsPerToken,
         experts: numExperts,
-        type: matrix.type,
-        expertFirst: first + shard.firstRow / rowsPerExpert,
-        expertCount: shard.rows / rowsPerExpert,
+        type: shard.type,
+        expertFirst: first + biasFirst,
+        expertCount,
         bias: bias !== undefined,
-        biasFirst: shard.firstRow / rowsPerExpert,
+        biasFirst,
       };
       const tensors = { x, weight: shard.weight, scale: shard.scale, bias, out };
       if (norm && this.#choosesIn(weights)) {
@@ -506,4 +508,17 @@ class ExpertProgram implements MlpProgram {
       }
     }
   }
+}
+
+/** What a shard holds of the experts. Where gate and up are of two types all gates stand before all ups. */
+function expertsOf(
+  { type, outFeatures, shards }: Matrix<PackedType>,
+  { firstRow, rows }: MatrixShard,
+  rowsPerExpert: number,
+): { readonly biasFirst: number; readonly expertCount: number; readonly half?: 'gate' | 'up' } {
+  if (shards.every((shard) => shard.type === type))
+    return { biasFirst: firstRow / rowsPerExpert, expertCount: rows / rowsPerExpert };
+  const each = rowsPerExpert / 2;
+  const first = (firstRow % (outFeatures / 2)) / each;
+  return { biasFirst: first, expertCount: rows / each, half: firstRow < outFeatures / 2 ? 'gate' : 'up' };
 }
