@@ -6,6 +6,7 @@ import type { WritableType } from '../../../loader/gguf/testing/quantise.js';
 import { matrixShape, openGguf, openSource } from '../../../loader/index.js';
 import { type GgufOptions, modelToGguf } from '../../../model/testing/gguf/model.js';
 import { makeRandomModel } from '../../../model/testing/random_model.js';
+import { familyLogits } from '../../../model/testing/reference/families.js';
 import { referenceLogits, type ReferenceTensor } from '../../../model/testing/reference/reference.js';
 import { weightBytes } from '../../../model/weights/model_map.js';
 import { mixtureText } from '../../../model/weights/weight_types.js';
@@ -53,7 +54,14 @@ async function fileOf(types: Types, config: Record<string, unknown> = small, fac
   const weights = new Map<string, ReferenceTensor>();
   for (const [name, { shape }] of reader.index.tensors)
     weights.set(name, { shape: [...shape], data: await reader.readRows(name, 0, matrixShape({ shape }).rows) });
-  return { file, weights, config: model.config, index: reader.index };
+  const raw = JSON.parse(new TextDecoder().decode(random.files.get('config.json'))) as Record<string, unknown>;
+  // Whose vectors files have otherwise.
+  const matrices = [...weights].filter(([, { shape }]) => shape.length === 2);
+  const logits = (tokens: readonly number[]): Float64Array[] =>
+    model.config.layers.some(({ attention }) => attention.kind === 'delta')
+      ? familyLogits(raw, new Map([...random.weights, ...matrices]), tokens)
+      : referenceLogits(model.config, weights, tokens);
+  return { file, weights, logits, config: model.config, index: reader.index };
 }
 
 async function logitsOf(file: File, options: LoadOptions = {}) {
@@ -94,7 +102,7 @@ const delta = {
   head_dim: 64,
   intermediate_size: 256,
   layer_types: ['linear_attention', 'full_attention'],
-  linear_num_key_heads: 2,
+  linear_num_key_heads: 6,
   linear_num_value_heads: 6,
   linear_key_head_dim: 24,
   linear_value_head_dim: 128,
@@ -300,8 +308,19 @@ const stacked = {
   '': 'Q8_0',
 } as const;
 
+const MIXERS: Readonly<Record<string, string>> = {
+  in_proj_qkv: 'attn_qkv',
+  in_proj_z: 'attn_gate',
+  in_proj_b: 'ssm_beta',
+  in_proj_a: 'ssm_alpha',
+  out_proj: 'ssm_out',
+};
+
 /** The tensor of a file that has a checkpoint's, and which expert of it that is. */
 function storedAs(name: string): readonly [stored: string, expert: number] | undefined {
+  const [, mixer, mixes] = /^model\.layers\.(\d)\.linear_attn\.(\w+)\.weight$/.exec(name) ?? [];
+  const mixed = mixes && MIXERS[mixes];
+  if (mixed) return [`blk.${mixer}.${mixed}.weight`, 0];
   const [, layer, expert = '0', half, part] =
     /^model\.layers\.(\d)\.(?:mlp\.experts\.(\d+)|(self_attn|mlp))\.(\w+)_proj\.weight$/.exec(name) ?? [];
   if (part === undefined) return name === 'lm_head.weight' ? ['output.weight', 0] : undefined;
@@ -312,8 +331,10 @@ function storedAs(name: string): readonly [stored: string, expert: number] | und
 test.each<[string, Types, Record<string, unknown>]>([
   ['of matrices', dense, wide],
   ['of experts', stacked, deepseek],
+  // b and a of 6 heads, of 3 on each of two ranks.
+  ['of gated delta rules', { 'blk.0.ssm_conv1d': 'F32', ...dense }, delta],
 ])("NVFP4's factors %s multiply their own numbers", { timeout: 120_000 }, async (_, types, config) => {
-  const { file, index, weights, config: read } = await fileOf(types, config, someFactors);
+  const { file, index, weights, logits } = await fileOf(types, config, someFactors);
   const bytes = new Uint8Array(await file.arrayBuffer());
   const source = await openSource([file]);
   const { tensors } = await openGguf(source, source.gguf!);
@@ -331,7 +352,7 @@ test.each<[string, Types, Record<string, unknown>]>([
   }
   expect(scaled).toBeGreaterThan(10);
   const { rows, tokens } = await logitsOf(file);
-  const expected = referenceLogits(read, weights, tokens);
+  const expected = logits(tokens);
   const largest = Math.max(...expected.flatMap((row) => [...row].map(Math.abs)));
   const worst = Math.max(...rows.flatMap((row, i) => [...row].map((x, id) => Math.abs(x - expected[i]![id]!))));
   expect(worst / largest).toBeLessThan(config === deepseek ? 1e-3 : 1e-5);
@@ -340,9 +361,9 @@ test.each<[string, Types, Record<string, unknown>]>([
 
 describe("a file's own numbers, whatever its types", { timeout: 120_000 }, () => {
   test.each(drawn(mixtures, 4, 'mixtures of blocks'))('%s', async (_, types, most, given) => {
-    const { file, weights, config, index } = await fileOf(types, given);
+    const { file, logits, config, index } = await fileOf(types, given);
     const { rows, tokens, info } = await logitsOf(file);
-    const expected = referenceLogits(config, weights, tokens);
+    const expected = logits(tokens);
     const largest = Math.max(...expected.flatMap((row) => [...row].map(Math.abs)));
     const worst = Math.max(...rows.flatMap((row, i) => [...row].map((x, id) => Math.abs(x - expected[i]![id]!))));
     // What latent attention is absorbed in is f16.
