@@ -16,12 +16,9 @@ export type CodedType =
   | ('q2_k' | 'q3_k' | 'q4_k' | 'q5_k' | 'q6_k' | 'q4_1' | 'q5_0' | 'q5_1' | 'iq4_nl' | 'iq4_xs')
   | ('tq2_0' | 'q1_0' | 'q2_0' | 'nvfp4');
 export type KeptType = CodedType | CodebookType;
-export type MatrixType = WeightType | KeptType;
-/**
- * What the weights of experts may also be kept as: blocks of E2M1 numbers with a scale of 2^(byte - 127) each, as gpt-oss's files have
- * them.
- */
-export type PackedType = MatrixType | 'mxfp4';
+/** mxfp4: blocks of E2M1 numbers with a scale of 2^(byte - 127) each, as gpt-oss's files have them. */
+export type MatrixType = WeightType | KeptType | 'mxfp4';
+export type PackedType = MatrixType;
 
 /** Rows (output features) of a packed tile. */
 export const TILE = 32;

@@ -50,10 +50,12 @@ function linearCase(name: string, problem: LinearRowsProblem, extra: Partial<Ker
 
 const small = { races: true };
 
+const TYPES = [...WEIGHT_TYPES, 'mxfp4'] as const;
+
 export const suite: KernelSuite<typeof linear.bindings, typeof linear.params, LinearRowsProblem> = {
   kernel: linear,
   cases: [
-    ...WEIGHT_TYPES.flatMap((type) => [
+    ...TYPES.flatMap((type) => [
       linearCase(`${type}, one output`, rowsProblem(1, 40, 1, { type }), type === 'f16' ? small : {}),
       linearCase(`${type}, odd sizes`, rowsProblem(3, 100, 33, { type })),
       // Tiles of 8 rows in one type only: their long shaders take software adapters seconds to compile.

@@ -7,12 +7,9 @@ import { isMatrixSpec } from './weight_map.js';
 import type { WeightTypes } from './weight_types.js';
 
 /** Those that keep blocks of their own, then the others from the smallest to the one that holds all that is read. */
-const WIDER: readonly MatrixType[] = [...KEPT_TYPES, 'q4', 'q8', 'f16', 'f32'];
+const WIDER: readonly MatrixType[] = [...KEPT_TYPES, 'q4', 'mxfp4', 'q8', 'f16', 'f32'];
 
-/**
- * The type that keeps what a tensor says without taking more room than need be. Blocks that no type holds as they are have finer scales
- * than q4, or more bits, so they become q8.
- */
+/** The type that keeps what a tensor says without taking more room than need be; q8 for blocks that are put together when they are read. */
 function ownType(entry: TensorEntry): MatrixType {
   const { dtype } = entry;
   if (!isBlockType(dtype)) return dtype === 'F32' || dtype === 'F64' ? 'f32' : 'f16';

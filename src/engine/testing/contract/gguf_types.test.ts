@@ -221,6 +221,13 @@ const mixtures: readonly (readonly [name: string, types: Types, most: string, co
     'q4_k',
     delta,
   ],
+  ['MXFP4', { 'blk.1.ffn_up': 'Q8_0', 'blk.1.attn_q': 'Q5_0', '': 'MXFP4' }, 'mxfp4', small],
+  [
+    'MXFP4 with Q8_0, latent attention, and ups of experts',
+    { 'blk.0.attn_k_b': 'Q8_0', 'blk.1.attn_k_b': 'Q8_0', 'blk.1.ffn_up_exps': 'Q8_0', '': 'MXFP4' },
+    'mxfp4',
+    deepseek,
+  ],
   ['NVFP4, gated delta rules', { 'blk.0.ssm_conv1d': 'F32', token_embd: 'Q8_0', '': 'NVFP4' }, 'nvfp4', delta],
   ['Q3_K', { '': 'Q3_K' }, 'q3_k', wide],
   [
@@ -403,7 +410,7 @@ test("a matrix's tensors keep the types that they have", async () => {
   }
 });
 
-test('blocks that no type holds become q8, others stay what they are, a file of floats has one type', async () => {
+test('blocks stay what they are, a file of floats has one type', async () => {
   const typesIn = async (types: Types) => {
     const { config, index } = await fileOf(types, {
       ...small,
@@ -413,8 +420,8 @@ test('blocks that no type holds become q8, others stay what they are, a file of 
     });
     return storedTypes(index, config);
   };
-  expect(await typesIn({ '': 'MXFP4' })).toBe('q8');
-  expect(await typesIn({ output: 'MXFP4', '': 'Q4_0' })).toEqual({ most: 'q4', others: { 'lm_head.weight': 'q8' } });
+  expect(await typesIn({ '': 'MXFP4' })).toBe('mxfp4');
+  expect(await typesIn({ output: 'MXFP4', '': 'Q4_0' })).toEqual({ most: 'q4', others: { 'lm_head.weight': 'mxfp4' } });
   for (const type of drawn(KEPT_TYPES, 8, 'kept types'))
     expect(await typesIn({ '': type.toUpperCase() as WritableType })).toBe(type);
   expect(await typesIn({ token_embd: 'F32', '': 'BF16' })).toBe('f16');
