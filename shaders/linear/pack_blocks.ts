@@ -5,7 +5,7 @@ import {
   isKept,
   packedLayout,
   type PackedTiles,
-  type PackedType,
+  type MatrixType,
   scaleOf,
   UNIT_WORDS,
   wordOf,
@@ -106,7 +106,7 @@ const scaleAt = (bytes: Uint8Array, at: number): number => finite(bytes[at]! | (
  * The types of a file's blocks, GGUF's names, that a type holds as they are: without rounding, whatever their codes. A type that is
  * added here and in `pack.ts` is one that files may be kept in.
  */
-const PACKERS: { readonly [Type in PackedType]?: Readonly<Record<string, PackRow>> } = {
+const PACKERS: { readonly [Type in MatrixType]?: Readonly<Record<string, PackRow>> } = {
   q4: { Q4_0: asQ4 },
   mxfp4: { MXFP4: asMxfp4 },
   q8: {
@@ -121,7 +121,7 @@ const PACKERS: { readonly [Type in PackedType]?: Readonly<Record<string, PackRow
 };
 
 /** Whether blocks of a file stay what they are. */
-export const keepsBlocks = (type: PackedType, blocks: string): boolean =>
+export const keepsBlocks = (type: MatrixType, blocks: string): boolean =>
   isKept(type)
     ? blocks === type.toUpperCase()
     : Object.hasOwn(PACKERS, type) && Object.hasOwn(PACKERS[type] ?? {}, blocks);
@@ -131,7 +131,7 @@ export const keepsBlocks = (type: PackedType, blocks: string): boolean =>
  * @throws SplitkvError `format` for a scale that isn't finite
  */
 export function packBlocks(
-  type: PackedType,
+  type: MatrixType,
   { weight, scale }: PackedTiles,
   first: number,
   { blocks, bytes, rowBytes, factor }: BlockRows,

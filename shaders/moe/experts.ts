@@ -10,7 +10,7 @@ import type { ParamTypes } from '../../src/gpu/kernel.js';
 import geluWgsl from '../lib/gelu.wgsl?raw';
 import type { Activation } from '../linear/problem.js';
 import { weightsWgsl } from '../linear/weights_wgsl.js';
-import { blockElements, packedLayout, type PackedType, UNIT_ELEMENTS } from '../linear/pack.js';
+import { blockElements, packedLayout, type MatrixType, UNIT_ELEMENTS } from '../linear/pack.js';
 import expertOutputWgsl from './expert_output.wgsl?raw';
 
 /** What the kernels that multiply rows by their experts' weights are told. */
@@ -24,7 +24,7 @@ export interface ExpertProblem {
   readonly inFeatures: number;
   /** Outputs of one expert; with 'swiglu' its intermediate size. */
   readonly outFeatures: number;
-  readonly type: PackedType;
+  readonly type: MatrixType;
   /**
    * 'swiglu': an expert's weight is its gate rows, then its up rows, each padded to 32. 'gate', 'up': the same by two weights of a
    * dispatch each; 'up' finds the gates in `out`.

@@ -2,7 +2,7 @@
  * Where each GPU matrix of a model comes from: plain data, no GPU. A matrix is a stack of rows of checkpoint tensors, so a
  * plan that gives a rank only some heads or columns changes the parts, not the loader.
  */
-import { blockElements, factorRows, isQuantised, type PackedType } from '../../../shaders/linear/pack.js';
+import { blockElements, factorRows, isQuantised, type MatrixType } from '../../../shaders/linear/pack.js';
 import { weightColumns } from '../../../shaders/linear/segments.js';
 import { sum } from '../../base/lists.js';
 import { alignUp } from '../../base/math.js';
@@ -47,17 +47,15 @@ export interface MatrixSpec {
   readonly precision?: 'f32' | 'unquantised' | 'mxfp4';
   /** True: it must fit one binding, as what is read together can't lie in different ones. */
   readonly whole?: boolean;
-  /** Tiles of 32 rows of which a shard is a multiple; default 2, so that a shard's bias starts at a multiple of 256 bytes. */
+  /**
+   * Tiles of 32 rows of which a shard is a multiple; default 2, so that a shard's bias starts at a multiple of 256 bytes. Those of an
+   * expert: shards hold whole ones.
+   */
   readonly granule?: number;
   /** The matrices made of it, where it isn't packed as stored. */
   readonly packedAs?: readonly PackedAs[];
   /** A matrix of the map that lies behind it in the same buffers, where they fit one binding and have one type. */
   readonly beside?: MatrixSpec | undefined;
-}
-
-/** Experts, which may be kept as they are stored; shards hold whole ones. */
-export interface ExpertsSpec extends MatrixSpec {
-  readonly granule: number;
 }
 
 /** Latent attention's kv_b_proj, heads * (nope + v) rows of the latent's width, which loading cuts into two matrices a head. */
@@ -74,17 +72,15 @@ export interface Absorbed {
 }
 
 /** A part of a model's map with what its specs become on a device in their place. */
-export type Loaded<T> = T extends ExpertsSpec
-  ? Matrix<PackedType>
-  : T extends AbsorbedSpec
-    ? Absorbed
-    : T extends MatrixSpec
-      ? Matrix
-      : T extends VectorSpec
-        ? Buffer
-        : T extends object
-          ? { readonly [Key in keyof T]: Loaded<T[Key]> }
-          : T;
+export type Loaded<T> = T extends AbsorbedSpec
+  ? Absorbed
+  : T extends MatrixSpec
+    ? Matrix
+    : T extends VectorSpec
+      ? Buffer
+      : T extends object
+        ? { readonly [Key in keyof T]: Loaded<T[Key]> }
+        : T;
 
 export interface VectorSpec {
   readonly name: string;
@@ -142,7 +138,7 @@ export function vocabMaps(
 }
 
 /** Columns [first, end) of its tensors that a matrix of a type packs: whole blocks of it. */
-export const packedColumns = ({ inFeatures, segments }: MatrixSpec, type: PackedType): Span => {
+export const packedColumns = ({ inFeatures, segments }: MatrixSpec, type: MatrixType): Span => {
   if (!segments) return [0, inFeatures];
   const { start, end } = weightColumns(inFeatures, segments, blockElements(type));
   return [start, end];
@@ -159,7 +155,7 @@ export const vectorLength = (spec: VectorSpec): number => alignUp(specRows(spec)
 /** Some parts of a matrix that have one type, one behind the other. */
 export interface TypedRun {
   readonly spec: MatrixSpec;
-  readonly type: PackedType;
+  readonly type: MatrixType;
   readonly firstRow: number;
 }
 
@@ -169,7 +165,7 @@ export interface TypedRun {
  */
 export function typedRuns(spec: MatrixSpec, types: WeightTypes): readonly [TypedRun, ...TypedRun[]] {
   const { granule, parts: all } = spec;
-  const runs: { readonly type: PackedType; readonly parts: Part[] }[] = [];
+  const runs: { readonly type: MatrixType; readonly parts: Part[] }[] = [];
   for (const part of all) {
     const type = matrixType({ ...spec, parts: [part] }, types);
     const run = (granule === undefined ? runs.slice(-1) : runs).find(
@@ -189,7 +185,7 @@ export function typedRuns(spec: MatrixSpec, types: WeightTypes): readonly [Typed
 }
 
 /** How a matrix is stored whose tensors have one type. */
-export function matrixType({ precision, parts }: MatrixSpec, types: WeightTypes): PackedType {
+export function matrixType({ precision, parts }: MatrixSpec, types: WeightTypes): MatrixType {
   if (precision === 'f32' || precision === 'mxfp4') return precision;
   const type = typeOfTensor(types, parts.find(({ tensor }) => tensor !== undefined)?.tensor);
   return precision === 'unquantised' && isQuantised(type) ? 'f16' : type;

@@ -10,7 +10,6 @@ import { linearAddNorm } from '../../../../shaders/linear/linear_add_norm/index.
 import { linearMerge, type LinearMergeProblem } from '../../../../shaders/linear/linear_merge/index.js';
 import { linearTiled } from '../../../../shaders/linear/linear_tiled/index.js';
 import { known } from '../../../base/errors.js';
-import type { MatrixType } from '../../../../shaders/linear/pack.js';
 import { alignUp } from '../../../base/math.js';
 import type { Buffer, Device, Tensor } from '../../../gpu/index.js';
 import type { Activation } from '../../config/model_config.js';
@@ -119,7 +118,7 @@ function recordMatrix(
     inBytes = alone && matrix.shards.every(({ type }) => takesBytes(traits, { ...whole, type }));
     recordNorm(recorder, norm, { rows, width, stride: io.xStride, inBytes }, io.x, x);
   }
-  const recordShard = (shard: MatrixShard<MatrixType>, of: Projection): void => {
+  const recordShard = (shard: MatrixShard, of: Projection): void => {
     const { epilogue = 'none', activation, bias } = of;
     const problem = {
       ...whole,
@@ -144,7 +143,7 @@ function recordHalves(
   rows: number,
   { shards }: Matrix,
   io: Projection,
-  recordShard: (shard: MatrixShard<MatrixType>, io: Projection) => void,
+  recordShard: (shard: MatrixShard, io: Projection) => void,
 ): void {
   const { out, outFeatures, outStride: stride, activation = 'silu' } = io;
   const gate = known(io.gates, 'buffer of gates');
