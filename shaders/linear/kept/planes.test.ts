@@ -118,3 +118,20 @@ test("NVFP4's tensors of one matrix have factors of their own, where rows don't 
   put(3 * n, 1, 4);
   expect(() => put(3 * n + 4, 2, 4)).toThrow('share a factor');
 });
+
+test("MXFP4's blocks have the values that they have in a file, whatever their scale", () => {
+  const [n, width] = [40, 64];
+  const random = new Random(7);
+  const bytes = Uint8Array.from({ length: n * 2 * 17 }, (_, at) =>
+    at % 17 === 0 ? (at / 17) * 3 : random.integer(256),
+  );
+  const blocks = { blocks: 'MXFP4', bytes, rowBytes: 34 };
+  const expected = new Float32Array(n * width);
+  converter('MXFP4', bytes)(0, expected.length, expected, 0);
+  const tiles = emptyTiles('mxfp4', n, width);
+  packBlocks('mxfp4', tiles, 0, blocks, n, width);
+  const got = tileValues('mxfp4', tiles, n, width);
+  expect(got.findIndex((value, i) => value + 0 !== expected[i]! + 0)).toBe(-1);
+  bytes[17] = 255;
+  expect(() => packBlocks('mxfp4', emptyTiles('mxfp4', n, width), 0, blocks, n, width)).toThrow('not finite');
+});
