@@ -7,6 +7,7 @@ import { matrixShape, openGguf, openSource } from '../../../loader/index.js';
 import { type GgufOptions, modelToGguf } from '../../../model/testing/gguf/model.js';
 import { makeRandomModel } from '../../../model/testing/random_model.js';
 import { familyLogits } from '../../../model/testing/reference/families.js';
+import { mergedWeights, randomAdapter } from '../../../model/testing/random_adapter.js';
 import { referenceLogits, type ReferenceTensor } from '../../../model/testing/reference/reference.js';
 import { weightBytes } from '../../../model/weights/model_map.js';
 import { mixtureText } from '../../../model/weights/weight_types.js';
@@ -387,6 +388,37 @@ describe("a file's own numbers, whatever its types", { timeout: 120_000 }, () =>
       expect(cut.rows, plan).toEqual(rows);
     }
   });
+});
+
+test.each(
+  drawn(
+    mixtures.filter(([name]) => /other types|of experts$/.test(name)),
+    1,
+    'adapted mixtures',
+  ),
+)('adapters add to matrices of several types: %s', { timeout: 120_000 }, async (_, types, __, given) => {
+  const { file, weights, config } = await fileOf(types, given);
+  const own = randomAdapter(
+    { weights },
+    { seed: 3, targets: /\.(mlp|self_attn)\.(?!kv_b)[\w.]+_proj(_with_mqa)?\.weight$/ },
+  );
+  const adapters = { own: [...own.files].map(([name, bytes]) => new File([bytes], name)) };
+  const prompt = Array.from({ length: 20 }, (_unused, i) => (i * 37 + 11) % 96);
+  const expected = referenceLogits(config, mergedWeights(weights, own, 2), prompt);
+  const largest = Math.max(...expected.flatMap((row) => [...row].map(Math.abs)));
+  const rowsOf = async (options: LoadOptions) => {
+    const model = await load([file], { adapter, adapters, ...options });
+    try {
+      // The last six as if generated.
+      return [...(await model.logits(prompt, { all: true, adapter: 'own', promptLength: 14 })).rows];
+    } finally {
+      await model.dispose();
+    }
+  };
+  const rows = await rowsOf({});
+  const worst = Math.max(...rows.flatMap((row, i) => [...row].map((x, id) => Math.abs(x - expected[i]![id]!))));
+  expect(worst / largest).toBeLessThan(given === deepseek ? 1e-3 : 1e-4);
+  expect(await rowsOf({ plan: 'tp', ranks: 2, virtualRanks: true })).toEqual(rows);
 });
 
 test("a matrix's tensors keep the types that they have", async () => {
