@@ -23,8 +23,8 @@ const OWN_FOLDER = fileURLToPath(new URL('../peer_packages/node_modules', here))
 export async function runPeersSuite(options: Options, terminal: Terminal): Promise<SuiteResult> {
   const host = benchHost(options);
   const model = await benchModel(options, terminal);
-  const weights = oneWeights(options, 'peers') ?? 'f32';
-  await requestFor(options, terminal, model, weights);
+  const weights = options.text('weights') === 'q4_k_m' ? 'q4_k_m' : (oneWeights(options, 'peers') ?? 'f32');
+  await requestFor(options, terminal, model, weights === 'q4_k_m' ? undefined : weights);
   const adapterName = options.text('adapter');
   const promptTokens = integerList(options, 'prompt-tokens');
   const request: PeersRequest = {

@@ -2,18 +2,17 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Token } from 'node-llama-cpp';
-import type { WeightType } from '../../shaders/linear/pack.js';
 import { unsupportedError } from '../../src/base/errors.js';
 import type { TensorReader } from '../../src/loader/index.js';
 import type { ModelConfig } from '../../src/model/config/model_config.js';
 import { ggufBytes } from './gguf_bytes.js';
-import { kvOf } from './peer_weights.js';
+import { kvOf, type PeerWeights } from './peer_weights.js';
 import type { Answering, PeerModel } from './peer_model.js';
 
 export interface LlamaCppOptions {
   readonly config: ModelConfig;
   readonly reader: TensorReader;
-  readonly weights: WeightType;
+  readonly weights: PeerWeights;
   readonly contextLength: number;
 }
 

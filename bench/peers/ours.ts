@@ -8,7 +8,7 @@ import type { LoadOptions, Model } from '../../src/index.js';
 import type { Answering, PeerModel } from './peer_model.js';
 
 /** This runtime; a context that is given is taken over as a prefill worker's is. */
-export async function openOurs(where: string, options: LoadOptions): Promise<PeerModel> {
+export async function openOurs(where: string | readonly File[], options: LoadOptions): Promise<PeerModel> {
   const opened = await openModel(where, options, () => ({ slots: 1, batches: 1 }));
   // Every run computes its prompt.
   const how = { stepsInFlight: 'auto', prefixCaching: false } as const;

@@ -1,4 +1,3 @@
-import type { WeightType } from '../../shaders/linear/pack.js';
 import { throwIfAborted } from '../../src/base/errors.js';
 import type { ModelFiles } from '../../src/engine/files/model_files.js';
 import { readJson, type Source } from '../../src/loader/index.js';
@@ -7,6 +6,7 @@ import type { SuiteHooks } from '../document.js';
 import type { Ort } from './ort.js';
 import { openOrtModel } from './ort_model.js';
 import type { LeftOut, PeerModel } from './peer_model.js';
+import type { PeerWeights } from './peer_weights.js';
 import { openTransformers, type TransformersPlaces } from './transformers_js.js';
 import { openWllama } from './wllama.js';
 
@@ -21,7 +21,7 @@ export interface PeerSubject {
   readonly source: Source;
   readonly files: ModelFiles;
   readonly config: ModelConfig;
-  readonly weights: WeightType;
+  readonly weights: PeerWeights;
   readonly contextLength: number;
 }
 
@@ -31,36 +31,44 @@ export interface Opening {
   readonly open: (() => Promise<PeerModel>) | undefined;
 }
 
-/** The runtimes of a page. */
-export function pagePeers(ort: Ort, packages: PeerPackages, subject: PeerSubject, signal: AbortSignal): Opening[] {
-  const { source, files } = subject;
-  const { transformers, wllama } = packages;
-  const reader = (): ReturnType<ModelFiles['reader']> => files.reader();
+/** The runtimes of a page. `webgpu`: wllama's may be asked for. */
+export function pagePeers(
+  ort: Ort | undefined,
+  packages: PeerPackages,
+  subject: PeerSubject,
+  webgpu: boolean,
+  signal: AbortSignal,
+): Opening[] {
+  const { files } = subject;
+  const { wllama } = packages;
+  const open =
+    wllama === undefined
+      ? undefined
+      : async () => openWllama(wllama, { ...subject, reader: await files.reader(), webgpu });
+  return [...(ort ? graphPeers(ort, packages, subject, signal) : []), { runtime: 'wllama', open }];
+}
+
+/** Those that are given a graph: they read no GGUF file. */
+function graphPeers(
+  ort: Ort,
+  { transformers }: PeerPackages,
+  { source, files, weights, ...subject }: PeerSubject,
+  signal: AbortSignal,
+): Opening[] {
+  if (weights === 'q4_k_m') return [];
+  const given = async () => ({ ...subject, weights, reader: await files.reader() });
   return [
-    { runtime: 'onnxruntime-web', open: async () => openOrtModel(ort, { ...subject, reader: await reader() }) },
+    { runtime: 'onnxruntime-web', open: async () => openOrtModel(ort, await given()) },
     {
       runtime: 'transformers.js',
       open:
         transformers &&
         (async () =>
           openTransformers(transformers, {
-            ...subject,
+            ...(await given()),
             configJson: (await readJson(source, 'config.json', signal)) as Readonly<Record<string, unknown>>,
-            reader: await reader(),
             device: ort.device,
           })),
-    },
-    {
-      runtime: 'wllama',
-      open:
-        wllama === undefined
-          ? undefined
-          : async () =>
-              openWllama(wllama, {
-                ...subject,
-                reader: await reader(),
-                webgpu: ort.device.features.has('shader-f16'),
-              }),
     },
   ];
 }

@@ -9,17 +9,23 @@ import type { SuiteHooks } from '../document.js';
 import { interleave } from '../interleave.js';
 import { largestError, largestOf, pairedRatio } from '../statistics.js';
 import { countCalls, type GpuCalls } from './kernels/count_calls.js';
-import type { WeightType } from '../../shaders/linear/pack.js';
 import type { Answering, FilledContext, LeftOut, PeerAnswer, PeerModel } from './peer_model.js';
 import type { PeerResult } from './peer_result.js';
+import type { PeerWeights } from './peer_weights.js';
 
 /** Of the largest logit. f32 sums in another order; f16 is rounded at other places, and some runtimes round activations where weights are quantised. */
-const TOLERANCE: Readonly<Record<WeightType, number>> = { f32: 2e-3, f16: 0.02, q8: 0.03, q4: 0.1 };
+const TOLERANCE: Readonly<Record<PeerWeights, number>> = {
+  f32: 2e-3,
+  f16: 0.02,
+  q8: 0.03,
+  q4: 0.1,
+  q4_k_m: 0.1,
+};
 /** A runtime that gives no logits must agree on so many greedy tokens. */
 const SAME_TOKENS = 8;
 
 export interface RaceOptions {
-  readonly weights: WeightType;
+  readonly weights: PeerWeights;
   readonly maxTokens: number;
   readonly runs: number;
 }

@@ -1,11 +1,10 @@
-import type { WeightType } from '../../shaders/linear/pack.js';
 import { SplitkvError } from '../../src/base/errors.js';
 import type { TensorReader } from '../../src/loader/index.js';
 import type { ModelConfig } from '../../src/model/config/model_config.js';
 import { dummyVocabulary } from '../../src/model/testing/gguf/vocabulary.js';
 import { ggufBytes } from './gguf_bytes.js';
 import type { Answering, PeerModel } from './peer_model.js';
-import { kvOf } from './peer_weights.js';
+import { kvOf, type PeerWeights } from './peer_weights.js';
 
 /** The part of wllama that is used here. */
 interface WllamaModule {
@@ -25,7 +24,7 @@ interface WllamaModule {
 export interface WllamaOptions {
   readonly config: ModelConfig;
   readonly reader: TensorReader;
-  readonly weights: WeightType;
+  readonly weights: PeerWeights;
   readonly contextLength: number;
   /** Its WebGPU needs shader-f16; without, and where it doesn't offload every layer, it runs on the CPU and says so. */
   readonly webgpu: boolean;

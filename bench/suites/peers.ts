@@ -1,4 +1,3 @@
-import type { WeightType } from '../../shaders/linear/pack.js';
 import { unsupportedError, usageError } from '../../src/base/errors.js';
 import { openModelFiles } from '../../src/engine/files/model_files.js';
 import { PromptFiller } from '../peers/onnx/prompt_filler.js';
@@ -7,7 +6,8 @@ import { openSource } from '../../src/loader/index.js';
 import { denseModel } from '../peers/onnx/dense_model.js';
 import type { Measurement, SuiteHooks, SuiteOutcome } from '../document.js';
 import { Ort } from '../peers/ort.js';
-import { kvOf } from '../peers/peer_weights.js';
+import { ggufBytes } from '../peers/gguf_bytes.js';
+import { kvOf, type PeerWeights } from '../peers/peer_weights.js';
 import { openOurs } from '../peers/ours.js';
 import { openPeers, pagePeers, type PeerPackages } from '../peers/page_peers.js';
 import type { LeftOut, PeerModel } from '../peers/peer_model.js';
@@ -21,7 +21,7 @@ import { decimals, ratio } from '../table.js';
 export interface PeersRequest {
   readonly suite: 'peers';
   readonly model: string;
-  readonly weights: WeightType;
+  readonly weights: PeerWeights;
   readonly adapter: AdapterRequest;
   /** Undefined: 128, 1024 and 4064; on a software adapter 32 and 128. */
   readonly promptTokens?: readonly number[];
@@ -67,8 +67,9 @@ export async function runPeers(request: PeersRequest, hooks: SuiteHooks): Promis
     }
     const { adapterName, powerPreference } = request.adapter;
     onProgress('loading the model in splitkv');
+    const type = weights === 'q4_k_m' ? undefined : weights;
     const ourOptions = {
-      weights,
+      ...(type && { weights: type }),
       kv: kvOf(weights),
       contextLength,
       signal,
@@ -76,33 +77,42 @@ export async function runPeers(request: PeersRequest, hooks: SuiteHooks): Promis
       ...(adapterName !== undefined && { adapter: adapterName }),
       ...(powerPreference && { powerPreference }),
     };
-    models.push(await openOurs(request.model, ourOptions));
+    const file = async () => [new File([await ggufBytes(config, await files.reader(), weights)], 'model-Q4_K_M.gguf')];
+    models.push(await openOurs(type ? request.model : await file(), ourOptions));
     const results: PeerResult[] = [];
     const leftOut: LeftOut[] = [
       { runtime: 'web-llm', why: 'it needs a library compiled for each model, which no package carries' },
     ];
+    if (!type) leftOut.push({ runtime: 'onnxruntime-web, transformers.js', why: 'they read no GGUF files' });
     const subject = { source, files, config, weights, contextLength };
     if (packages) {
-      ort = await Ort.open(packages.onnxruntimeWeb, request.adapter.powerPreference);
-      results.push(...(await raceKernels(device, ort, { lengths, size: 2048, runs }, leftOut, hooks)));
-      await openPeers(pagePeers(ort, packages, subject, signal), models, leftOut, hooks);
+      if (type) {
+        ort = await Ort.open(packages.onnxruntimeWeb, request.adapter.powerPreference);
+        results.push(...(await raceKernels(device, ort, { lengths, size: 2048, runs }, leftOut, hooks)));
+      }
+      await openPeers(pagePeers(ort, packages, subject, device.traits.f16, signal), models, leftOut, hooks);
     } else {
       const { openLlamaCpp } = await import('../peers/node_llama_cpp.js');
       const open = async (): Promise<PeerModel> => openLlamaCpp({ ...subject, reader: await files.reader() });
       await openPeers([{ runtime: 'llama.cpp', open }], models, leftOut, hooks);
-      leftOut.push({ runtime: 'onnxruntime-web, transformers.js, wllama', why: 'they run in --host chrome' });
+      leftOut.push({
+        runtime: type ? 'onnxruntime-web, transformers.js, wllama' : 'wllama',
+        why: `${type ? 'they run' : 'it runs'} in --host chrome`,
+      });
     }
-    const isGiven = (length: number): boolean => device.traits.software && length > LONGEST_SOFTWARE_PROMPT;
-    filler = lengths.some(isGiven)
-      ? await PromptFiller.open({
-          config,
-          reader: await files.reader(),
-          type: weights,
-          runner: { contextLength, prefillChunk: 512, kvType: kvOf(weights) },
-          folder: packages?.onnxruntimeWeb,
-          signal,
-        })
-      : undefined;
+    const isGiven = (length: number): boolean =>
+      type !== undefined && device.traits.software && length > LONGEST_SOFTWARE_PROMPT;
+    filler =
+      type && lengths.some(isGiven)
+        ? await PromptFiller.open({
+            config,
+            reader: await files.reader(),
+            type,
+            runner: { contextLength, prefillChunk: 512, kvType: kvOf(weights) },
+            folder: packages?.onnxruntimeWeb,
+            signal,
+          })
+        : undefined;
     for (const length of lengths) {
       const prompt = randomPrompt(length, config.vocabSize);
       if (isGiven(length)) onProgress(`computing a prompt of ${length} tokens for all`);

@@ -1,8 +1,8 @@
 // NVFP4 for weights_kept.wgsl: value = scale factor number, a scale of 16 elements, of which a unit has two: [unit][lane] halves of
-// words; then [lane] the factor, f32, the same of a whole tensor. It isn't exact, so scale factor is rounded, too.
+// words; then [lane / 8] the tensor's factor, f32. It isn't exact, so scale factor is rounded, too.
 
 fn factors_of(first: u32, unit: u32) -> vec2<u32> {
-  return vec2<u32>(scale[first + (unit >> 1u)] >> ((unit & 1u) * 16u), scale[first + 32u + (unit & 31u)]);
+  return vec2<u32>(scale[first + (unit >> 1u)] >> ((unit & 1u) * 16u), scale[first + 32u + ((unit & 31u) >> 3u)]);
 }
 
 /// Half of UE4M3's number, as numbers are doubled: 4 bits of exponent, 3 of fraction; 0x7f is zero.

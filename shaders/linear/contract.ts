@@ -2,7 +2,7 @@ import { ceilDiv } from '../../src/base/math.js';
 import type { DeviceTraits } from '../../src/gpu/device.js';
 import treeSumWgsl from '../lib/tree_sum.wgsl?raw';
 import contractSource from './contract.wgsl?raw';
-import { type PackedType, UNIT_ELEMENTS } from './pack.js';
+import { type MatrixType, UNIT_ELEMENTS } from './pack.js';
 import { treeLevels } from './segments.js';
 import serialSource from './serial.wgsl?raw';
 
@@ -29,7 +29,7 @@ const MOST_LOADS = 4;
 export const ONE_SEGMENT = { total: 1, count: 1 } as const;
 
 export interface Contraction {
-  readonly type: PackedType;
+  readonly type: MatrixType;
   readonly outFeatures: number;
   /** Elements that this rank contracts over. */
   readonly inFeatures: number;

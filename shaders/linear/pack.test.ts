@@ -5,7 +5,7 @@ import { Random } from '../../src/base/random.js';
 import { floatFromHalf, halfFromFloat } from './float16.js';
 import {
   packedLayout,
-  type PackedType,
+  type MatrixType,
   packTiles,
   roundWeights,
   unpackTiles,
@@ -55,7 +55,7 @@ describe('half precision', () => {
   });
 });
 
-const types: readonly PackedType[] = [...WEIGHT_TYPES, 'mxfp4'];
+const types: readonly MatrixType[] = [...WEIGHT_TYPES, 'mxfp4'];
 
 describe('packing', () => {
   test('layout of 33 x 40', () => {

@@ -16,12 +16,8 @@ export type CodedType =
   | ('q2_k' | 'q3_k' | 'q4_k' | 'q5_k' | 'q6_k' | 'q4_1' | 'q5_0' | 'q5_1' | 'iq4_nl' | 'iq4_xs')
   | ('tq2_0' | 'q1_0' | 'q2_0' | 'nvfp4');
 export type KeptType = CodedType | CodebookType;
-export type MatrixType = WeightType | KeptType;
-/**
- * What the weights of experts may also be kept as: blocks of E2M1 numbers with a scale of 2^(byte - 127) each, as gpt-oss's files have
- * them.
- */
-export type PackedType = MatrixType | 'mxfp4';
+/** mxfp4: blocks of E2M1 numbers with a scale of 2^(byte - 127) each, as gpt-oss's files have them. */
+export type MatrixType = WeightType | KeptType | 'mxfp4';
 
 /** Rows (output features) of a packed tile. */
 export const TILE = 32;
@@ -55,7 +51,7 @@ export const KEPT_BLOCKS: Readonly<Record<KeptType, KeptBlock>> = {
   tq2_0: { elements: 256, words: 16, low: 2, high: 0 },
   q1_0: { elements: 128, words: 16, low: 1, high: 0 },
   q2_0: { elements: 64, words: 16, low: 2, high: 0 },
-  nvfp4: { elements: 64, words: 64, low: 4, high: 0 },
+  nvfp4: { elements: 64, words: 36, low: 4, high: 0 },
   iq2_xxs: { elements: 256, words: 16, low: 2, high: 0 },
   iq2_xs: { elements: 256, words: 80, low: 2, high: 0 },
   iq2_s: { elements: 256, words: 144, low: 2, high: 0 },
@@ -72,7 +68,7 @@ function ofKept(value: (block: KeptBlock) => number): Record<KeptType, number> {
 }
 
 /** Elements of a row in one 16-byte unit. */
-export const UNIT_ELEMENTS: Readonly<Record<PackedType, number>> = {
+export const UNIT_ELEMENTS: Readonly<Record<MatrixType, number>> = {
   f32: 4,
   f16: 8,
   q8: 16,
@@ -81,7 +77,7 @@ export const UNIT_ELEMENTS: Readonly<Record<PackedType, number>> = {
   mxfp4: 32,
 };
 /** Of what 32 elements of a row have beside their units. */
-const SCALE_BYTES: Readonly<Record<PackedType, number>> = {
+const SCALE_BYTES: Readonly<Record<MatrixType, number>> = {
   f32: 0,
   f16: 0,
   q8: 2,
@@ -90,7 +86,7 @@ const SCALE_BYTES: Readonly<Record<PackedType, number>> = {
   mxfp4: 1,
 };
 
-export const isQuantised = (type: PackedType): boolean => SCALE_BYTES[type] > 0;
+export const isQuantised = (type: MatrixType): boolean => SCALE_BYTES[type] > 0;
 
 /** Rows of a file's blocks, which lie one behind the other in a row. */
 export interface BlockRows {
@@ -103,12 +99,15 @@ export interface BlockRows {
   readonly factor?: number | undefined;
 }
 
-export const isCodebook = (type: PackedType): type is CodebookType => /^(iq[123]|tq1)/.test(type);
+export const isCodebook = (type: MatrixType): type is CodebookType => /^(iq[123]|tq1)/.test(type);
 
-export const isKept = (type: PackedType): type is KeptType => Object.hasOwn(KEPT_BLOCKS, type);
+export const isKept = (type: MatrixType): type is KeptType => Object.hasOwn(KEPT_BLOCKS, type);
 
 /** Elements of a row that can't be had apart; rows are padded with zeros to a multiple of it. */
-export const blockElements = (type: PackedType): number => (isKept(type) ? KEPT_BLOCKS[type].elements : BLOCK);
+export const blockElements = (type: MatrixType): number => (isKept(type) ? KEPT_BLOCKS[type].elements : BLOCK);
+
+/** Rows of a tile that have one factor of their tensor (`BlockRows`) together. */
+export const factorRows = (type: MatrixType): number => (type === 'nvfp4' ? 8 : 1);
 
 /** Sizes of a packed weight [outFeatures, inFeatures]; tiles follow each other, so tile t starts at t * tile...Bytes. */
 export interface PackedLayout {
@@ -124,7 +123,7 @@ export interface PackedLayout {
   readonly tileScaleBytes: number;
 }
 
-export function packedLayout(type: PackedType, outFeatures: number, inFeatures: number): PackedLayout {
+export function packedLayout(type: MatrixType, outFeatures: number, inFeatures: number): PackedLayout {
   const tiles = ceilDiv(outFeatures, TILE);
   const padded = alignUp(inFeatures, blockElements(type));
   const unitElements = UNIT_ELEMENTS[type];
@@ -151,7 +150,7 @@ export interface PackedTiles {
   readonly scale: Uint32Array<ArrayBuffer> | undefined;
 }
 
-export const emptyTiles = (type: PackedType, n: number, inFeatures: number): PackedTiles => {
+export const emptyTiles = (type: MatrixType, n: number, inFeatures: number): PackedTiles => {
   const { weightBytes, scaleBytes } = packedLayout(type, n, inFeatures);
   return {
     weight: new Uint32Array(weightBytes / 4),
@@ -166,7 +165,7 @@ export const emptyTiles = (type: PackedType, n: number, inFeatures: number): Pac
  * @throws SplitkvError `unsupported` for a weight beyond what the type holds (f16's range), `format` for one that isn't finite.
  */
 export function packTiles(
-  type: PackedType,
+  type: MatrixType,
   rows: Float32Array,
   n: number,
   inFeatures: number,
@@ -179,7 +178,7 @@ export function packTiles(
 
 /** The same to rows [first, first + n) of tiles, which are zero there. */
 export function packRows(
-  type: PackedType,
+  type: MatrixType,
   { weight, scale }: PackedTiles,
   first: number,
   rows: Float32Array,
@@ -226,7 +225,7 @@ export function packRows(
 
 /** The f32 values of packed rows: exactly what the kernels multiply by. Returns n x inFeatures, row-major. */
 export function unpackTiles(
-  type: PackedType,
+  type: MatrixType,
   packed: PackedTiles,
   n: number,
   inFeatures: number,
@@ -264,7 +263,7 @@ export function unpackTiles(
 export const UNIT_WORDS = TILE * 4;
 
 /** Of a row's first scale among the tiles' scales. */
-export const scaleOf = ({ tileScaleBytes }: PackedLayout, type: PackedType, row: number): number =>
+export const scaleOf = ({ tileScaleBytes }: PackedLayout, type: MatrixType, row: number): number =>
   Math.floor(row / TILE) * (tileScaleBytes / SCALE_BYTES[type]) + (row % TILE);
 
 export const wordOf = (layout: PackedLayout, row: number): number =>
@@ -397,14 +396,14 @@ function inverse(d: number): number {
 }
 
 /** The f16 of a block's scale. `finite` sums each element minus itself: NaN when one isn't finite. */
-function scaleBits(d: number, extreme: number, finite: number, type: PackedType): number {
+function scaleBits(d: number, extreme: number, finite: number, type: MatrixType): number {
   if (finite !== 0) throw refusedWeight(Number.NaN, type);
   const half = halfFromFloat(d);
   if ((half & 0x7c00) === 0x7c00) throw refusedWeight(extreme, type);
   return half;
 }
 
-function refusedWeight(value: number, type: PackedType): SplitkvError {
+function refusedWeight(value: number, type: MatrixType): SplitkvError {
   if (!Number.isFinite(value)) {
     return formatError(
       `weights as ${type}: a weight is not finite (NaN or infinity): the checkpoint is damaged; get it again`,

@@ -5,7 +5,7 @@ import {
   isKept,
   packedLayout,
   type PackedTiles,
-  type PackedType,
+  type MatrixType,
   scaleOf,
   UNIT_WORDS,
   wordOf,
@@ -17,6 +17,8 @@ interface PackedRow {
   readonly weight: Uint32Array;
   readonly base: number;
   readonly halves: Uint16Array;
+  /** The same as bytes. */
+  readonly scales: Uint8Array;
   readonly firstScale: number;
 }
 
@@ -69,23 +71,33 @@ const asQ8 =
     }
   };
 
-/** Q4_0's halves in the order of q4: byte b of word w has elements 8w + b and 8w + 4 + b. */
-const asQ4: PackRow = (bytes, from, width, { weight, base, halves, firstScale }) => {
-  for (let start = 0, at = from; start < width; start += BLOCK, at += 18) {
-    halves[firstScale + start] = scaleAt(bytes, at);
-    for (let w = 0; w < 4; w++) {
-      const first = at + 2 + (w & 1) * 8;
-      const shift = (w >> 1) * 4;
-      let word = 0;
-      for (let b = 0; b < 4; b++) {
-        const low = (bytes[first + b]! >> shift) & 15;
-        const high = (bytes[first + 4 + b]! >> shift) & 15;
-        word |= (low | (high << 4)) << (b * 8);
+/** Halves of bytes behind a scale, in the order of q4: byte b of word w has elements 8w + b and 8w + 4 + b. */
+const asHalves =
+  (before: 1 | 2, putScale: (bytes: Uint8Array, at: number, to: PackedRow, block: number) => void): PackRow =>
+  (bytes, from, width, to) => {
+    const { weight, base } = to;
+    for (let start = 0, at = from; start < width; start += BLOCK, at += before + 16) {
+      putScale(bytes, at, to, to.firstScale + start);
+      for (let w = 0; w < 4; w++) {
+        const first = at + before + (w & 1) * 8;
+        const shift = (w >> 1) * 4;
+        let word = 0;
+        for (let b = 0; b < 4; b++) {
+          const low = (bytes[first + b]! >> shift) & 15;
+          const high = (bytes[first + 4 + b]! >> shift) & 15;
+          word |= (low | (high << 4)) << (b * 8);
+        }
+        weight[base + (start >>> 5) * UNIT_WORDS + w] = word;
       }
-      weight[base + (start >>> 5) * UNIT_WORDS + w] = word;
     }
-  }
-};
+  };
+
+const asQ4 = asHalves(2, (bytes, at, { halves }, block) => (halves[block] = scaleAt(bytes, at)));
+
+const asMxfp4 = asHalves(1, (bytes, at, { scales }, block) => {
+  if (bytes[at] === 255) finite(0x7c00);
+  scales[block] = bytes[at]!;
+});
 
 /** The f16 that a block begins with. */
 const scaleAt = (bytes: Uint8Array, at: number): number => finite(bytes[at]! | (bytes[at + 1]! << 8));
@@ -94,8 +106,9 @@ const scaleAt = (bytes: Uint8Array, at: number): number => finite(bytes[at]! | (
  * The types of a file's blocks, GGUF's names, that a type holds as they are: without rounding, whatever their codes. A type that is
  * added here and in `pack.ts` is one that files may be kept in.
  */
-const PACKERS: { readonly [Type in PackedType]?: Readonly<Record<string, PackRow>> } = {
+const PACKERS: { readonly [Type in MatrixType]?: Readonly<Record<string, PackRow>> } = {
   q4: { Q4_0: asQ4 },
+  mxfp4: { MXFP4: asMxfp4 },
   q8: {
     Q8_0: asQ8(34, q8Codes),
     Q5_0: asQ8(22, q5Codes),
@@ -108,7 +121,7 @@ const PACKERS: { readonly [Type in PackedType]?: Readonly<Record<string, PackRow
 };
 
 /** Whether blocks of a file stay what they are. */
-export const keepsBlocks = (type: PackedType, blocks: string): boolean =>
+export const keepsBlocks = (type: MatrixType, blocks: string): boolean =>
   isKept(type)
     ? blocks === type.toUpperCase()
     : Object.hasOwn(PACKERS, type) && Object.hasOwn(PACKERS[type] ?? {}, blocks);
@@ -118,7 +131,7 @@ export const keepsBlocks = (type: PackedType, blocks: string): boolean =>
  * @throws SplitkvError `format` for a scale that isn't finite
  */
 export function packBlocks(
-  type: PackedType,
+  type: MatrixType,
   { weight, scale }: PackedTiles,
   first: number,
   { blocks, bytes, rowBytes, factor }: BlockRows,
@@ -133,9 +146,9 @@ export function packBlocks(
   }
   if (!pack || !scale) throw new SplitkvError('internal', `packBlocks: ${type} doesn't hold ${blocks}`);
   const layout = packedLayout(type, n, inFeatures);
-  const halves = new Uint16Array(scale.buffer);
+  const [halves, scales] = [new Uint16Array(scale.buffer), new Uint8Array(scale.buffer)];
   for (let row = 0; row < n; row++) {
     const [base, firstScale] = [wordOf(layout, first + row), scaleOf(layout, type, first + row)];
-    pack(bytes, row * rowBytes, inFeatures, { weight, base, halves, firstScale });
+    pack(bytes, row * rowBytes, inFeatures, { weight, base, halves, scales, firstScale });
   }
 }

@@ -36,6 +36,8 @@ export interface LinearProblem {
   readonly bias: boolean;
   /** Elements between the biases of rows that have their own. Default: all rows have the same. */
   readonly biasStride?: number;
+  /** Element of a row's biases that output 0 has; with `biasStride`. Defaults to 0. */
+  readonly biasOffset?: number;
   /** Elements, a multiple of 4; the row's padding up to it or to a multiple of 32 is zero. */
   readonly xStride: number;
   /** Element of a row of x that the contraction starts at: a multiple of 4. Defaults to 0. */
@@ -155,7 +157,10 @@ export function planLinear(
     constants: {
       ...inBytes?.constants,
       BIAS: problem.bias,
-      ...(problem.biasStride !== undefined && { BIAS_STRIDE: problem.biasStride }),
+      ...(problem.biasStride !== undefined && {
+        BIAS_STRIDE: problem.biasStride,
+        BIAS_OFFSET: problem.biasOffset ?? 0,
+      }),
       RESIDUAL: epilogue === 'residual',
       GELU_OUT: epilogue === 'gelu',
       ERF: false,

@@ -25,7 +25,7 @@ export function erf(x: number): number {
 }
 export const geluErf = (g: number): number => 0.5 * g * (1 + erf(g * Math.SQRT1_2));
 
-const activations: Readonly<Record<Activation, (g: number) => number>> = {
+export const activations: Readonly<Record<Activation, (g: number) => number>> = {
   silu: (g) => g / (1 + Math.exp(-g)),
   gelu_tanh: geluTanh,
   gelu: geluErf,
@@ -51,7 +51,7 @@ export function linearInputs(problem: Variant, random: Random): HostArrays {
     x,
     weight: packed.weight,
     ...(packed.scale ? { scale: packed.scale } : {}),
-    ...(bias ? { bias: random.normals(n) } : {}),
+    ...(bias ? { bias: random.normals(n + (problem.biasOffset ?? 0) + (rows - 1) * (problem.biasStride ?? 0)) } : {}),
     ...(problem.norm ? { norm_weight: random.normals(alignUp(inFeatures, 4)) } : {}),
     ...(epilogue === 'residual' ? { out: random.normals(outLength(problem)) } : {}),
   };
@@ -60,6 +60,7 @@ export function linearInputs(problem: Variant, random: Random): HostArrays {
 /** Float64, straight from the equation; padding of out rows is left undefined. */
 export function linearReference(problem: Variant, inputs: HostArrays): Expected {
   const { rows, inFeatures, outFeatures, type, xStride, outStride, outOffset = 0, epilogue } = problem;
+  const { biasStride = 0, biasOffset = 0 } = problem;
   const modelInFeatures = problem.modelInFeatures ?? inFeatures;
   const { first = 0, total } = problem.segments;
   const count = problem.segments.count ?? total - first;
@@ -84,7 +85,8 @@ export function linearReference(problem: Variant, inputs: HostArrays): Expected 
   const out = Array.from<number>({ length: outLength(problem) });
   for (let row = 0; row < rows; row++) {
     const x = activation(row);
-    const whole = (n: number): number => dot(x, n, xStart, xStart + inFeatures) + (bias ? bias[n]! : 0);
+    const whole = (n: number): number =>
+      dot(x, n, xStart, xStart + inFeatures) + (bias ? bias[row * biasStride + biasOffset + n]! : 0);
     for (let n = 0; n < outFeatures; n++) {
       const at = row * outStride + outOffset + n;
       if (problem.output === 'segments') {

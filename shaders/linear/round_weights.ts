@@ -1,11 +1,11 @@
-import type { PackedType } from './pack.js';
+import type { MatrixType } from './pack.js';
 
 /**
  * The values that `rows` (n x inFeatures) take when stored as `type`, by the formulas alone: no packing, no bit tricks. An
  * independent check of `packTiles`, and the weights of float64 references.
  */
 export function roundWeights(
-  type: PackedType,
+  type: MatrixType,
   rows: Float32Array,
   n: number,
   inFeatures: number,
@@ -21,7 +21,7 @@ export function roundWeights(
   return out;
 }
 
-function roundBlock(type: PackedType, block: number[]): number[] {
+function roundBlock(type: MatrixType, block: number[]): number[] {
   if (type === 'f32') return block;
   if (type === 'f16') return block.map(roundToHalf);
   const extreme = block.reduce((best, x) => (Math.abs(x) > Math.abs(best) ? x : best), 0);

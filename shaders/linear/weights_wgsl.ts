@@ -14,12 +14,12 @@ import mxfp4 from '../lib/weights_mxfp4.wgsl?raw';
 import q4 from '../lib/weights_q4.wgsl?raw';
 import q8 from '../lib/weights_q8.wgsl?raw';
 import { keptPlanes } from './kept/kept.js';
-import { isKept, type KeptType, type PackedType } from './pack.js';
+import { isKept, type KeptType, type MatrixType } from './pack.js';
 import { unitOf } from './unit_wgsl.js';
 
 const q4Of = (quants: string): string => unitOf(32) + quants + q4 + scaledSum;
 
-const WEIGHTS: Readonly<Record<Exclude<PackedType, KeptType>, string>> = {
+const WEIGHTS: Readonly<Record<Exclude<MatrixType, KeptType>, string>> = {
   f32: f32 + plainSum,
   f16: f16 + plainSum,
   q8: q8 + scaledSum,
@@ -32,7 +32,7 @@ export const scalesWgsl = (type: 'q8' | 'q4', { flushesHalves = false }: DeviceT
   (flushesHalves ? byIntegers : byUnpacking) + (type === 'q8' ? scaleQ8 : scaleQ4);
 
 /** How a kernel reads packed weights of a type. */
-export function weightsWgsl(type: PackedType, traits: DeviceTraits): string {
+export function weightsWgsl(type: MatrixType, traits: DeviceTraits): string {
   if (isKept(type)) return keptPlanes(type).wgsl;
   if (type !== 'q8' && type !== 'q4') return WEIGHTS[type] + wholeUnits;
   const halves = type === 'q4' && traits.f16 && traits.tuning?.includes('halves');

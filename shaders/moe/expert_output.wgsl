@@ -3,9 +3,11 @@
 
 /// The expert's weight is gate tiles, then up tiles: out = silu(gate) * up, silu(g) = g / (1 + exp(-g)).
 const SWIGLU: bool = false; // variant
-/// With SWIGLU: gelu(gate) * up (lib/gelu.wgsl).
+/// Of gate and up that are matrices by themselves: 0 is gate, 1 is up, whose gates stand in `out`. 2: the matrix is all there is.
+const HALF: u32 = 2u; // variant
+/// Of a gate: gelu(gate) * up (lib/gelu.wgsl).
 const GELU: bool = false; // variant
-/// With SWIGLU: g = min(gate, limit), u = clamp(up, -limit, limit), out = (u + 1) g / (1 + exp(-alpha g)).
+/// Of a gate: g = min(gate, limit), u = clamp(up, -limit, limit), out = (u + 1) g / (1 + exp(-alpha g)).
 const CLAMPED: bool = false; // variant
 /// Outputs of a matrix have a bias each, before all else.
 const BIASED: bool = false; // variant
@@ -28,7 +30,7 @@ fn clamped_swiglu(gate: f32, up: f32) -> f32 {
 /// `expert`: counted from the shard's first; `matrix`: 1 is up.
 fn bias_of(pair: u32, expert: u32, matrix: u32, n: u32) -> f32 {
   let own = select(params.bias_first + expert, pair, ROW_BIAS);
-  let tile = (own * params.matrices + matrix) * params.tiles;
+  let tile = select(own * params.matrices + matrix, own * 2u + HALF, HALF < 2u) * params.tiles;
   return bias[tile * 32u + n];
 }
 
@@ -46,16 +48,20 @@ fn write_output(pair: u32, expert: u32, n: u32, gate_sum: f32, sum: f32) {
       gate += bias_of(pair, expert, 0u, n);
     }
   }
+  let at = pair * params.out_stride + n;
+  if (HALF == 1u) {
+    gate = out[at];
+  }
   var result = value;
-  if (SWIGLU) {
+  if (SWIGLU || HALF == 1u) {
     if (GELU) {
       result = gelu(gate) * value;
     } else {
       result = silu(gate) * value;
     }
   }
-  if (SWIGLU && CLAMPED) {
+  if ((SWIGLU || HALF == 1u) && CLAMPED) {
     result = clamped_swiglu(gate, value);
   }
-  out[pair * params.out_stride + n] = result;
+  out[at] = result;
 }

@@ -10,7 +10,7 @@ import type { ParamTypes } from '../../src/gpu/kernel.js';
 import geluWgsl from '../lib/gelu.wgsl?raw';
 import type { Activation } from '../linear/problem.js';
 import { weightsWgsl } from '../linear/weights_wgsl.js';
-import { blockElements, packedLayout, type PackedType, UNIT_ELEMENTS } from '../linear/pack.js';
+import { blockElements, packedLayout, type MatrixType, UNIT_ELEMENTS } from '../linear/pack.js';
 import expertOutputWgsl from './expert_output.wgsl?raw';
 
 /** What the kernels that multiply rows by their experts' weights are told. */
@@ -24,14 +24,17 @@ export interface ExpertProblem {
   readonly inFeatures: number;
   /** Outputs of one expert; with 'swiglu' its intermediate size. */
   readonly outFeatures: number;
-  readonly type: PackedType;
-  /** 'swiglu': an expert's weight is its gate rows, then its up rows, each padded to 32. */
-  readonly epilogue: 'swiglu' | 'none';
+  readonly type: MatrixType;
+  /**
+   * 'swiglu': an expert's weight is its gate rows, then its up rows, each padded to 32. 'gate', 'up': the same by two weights of a
+   * dispatch each; 'up' finds the gates in `out`.
+   */
+  readonly epilogue: 'swiglu' | 'gate' | 'up' | 'none';
   /** Of the gate; 'silu' where left out. */
   readonly activation?: Activation | undefined;
   /** Of 'swiglu': g = min(gate, limit), u = clamp(up, -limit, limit), out = (u + 1) g sigmoid(alpha g). */
   readonly clamped?: { readonly alpha: number; readonly limit: number } | undefined;
-  /** Every output has a bias; a matrix's follow each other as its rows do, with their padding. */
+  /** Every output has a bias; a matrix's follow each other as its rows do, with their padding, those of gate and up as of 'swiglu'. */
   readonly bias?: boolean;
   /** With `bias`: each (row, slot) has its own, [rows][topK][rows of the matrix with their padding]. */
   readonly rowBias?: boolean;
@@ -84,6 +87,9 @@ export function expertLayout({ type, inFeatures, outFeatures, epilogue }: Expert
   return { tiles: tiles * matrices, weightBytes: weightBytes * matrices, scaleBytes: scaleBytes * matrices };
 }
 
+/** Of expert_output.wgsl. */
+const HALF = { gate: 0, up: 1, swiglu: 2, none: 2 } as const;
+
 /** The parts of a plan that both kernels share. */
 export function planExperts(kernel: string, problem: ExpertProblem, traits: DeviceTraits) {
   const { rows, topK, experts, inFeatures, outFeatures, type, epilogue, xStride, xPerSlot, outStride } = problem;
@@ -114,6 +120,7 @@ export function planExperts(kernel: string, problem: ExpertProblem, traits: Devi
     fragments: [weights, geluWgsl, expertOutputWgsl],
     constants: {
       SWIGLU: matrices === 2,
+      HALF: HALF[epilogue],
       GELU: problem.activation === 'gelu_tanh',
       ERF: false,
       CLAMPED: clamped !== undefined,

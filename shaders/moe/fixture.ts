@@ -32,6 +32,8 @@ export function expertInputs(problem: ExpertProblem, random: Random): HostArrays
   const x = new Float32Array(xRows * xStride);
   for (let r = 0; r < xRows; r++) x.set(random.normals(inFeatures), r * xStride);
   const expertRows = expertLayout(problem).tiles * 32;
+  const isHalf = problem.epilogue === 'gate' || problem.epilogue === 'up';
+  const biasRows = isHalf ? 2 * expertRows : expertRows;
   const count = problem.expertCount ?? experts - expertFirst;
   // Random numbers are slow to make: few are, and a prime number of them, so that no two rows are the same.
   const some = random.normals(Math.min(count * expertRows * inFeatures, 65521), 1 / Math.sqrt(inFeatures));
@@ -45,9 +47,12 @@ export function expertInputs(problem: ExpertProblem, random: Random): HostArrays
     weight: packed.weight,
     ...(packed.scale ? { scale: packed.scale } : {}),
     ...(problem.bias && {
-      bias: random.normals((problem.rowBias ? rows * topK : (problem.biasFirst ?? 0) + count) * expertRows, 2),
+      bias: random.normals((problem.rowBias ? rows * topK : (problem.biasFirst ?? 0) + count) * biasRows, 2),
     }),
-    out: new Float32Array(rows * topK * outStride).fill(UNTOUCHED),
+    out:
+      problem.epilogue === 'up'
+        ? random.normals(rows * topK * outStride, 2)
+        : new Float32Array(rows * topK * outStride).fill(UNTOUCHED),
   };
 }
 

@@ -38,7 +38,8 @@ export function expertReference(
       let sum = 0;
       for (let k = 0; k < inFeatures; k++) sum += w[(expert * expertRows + row) * inFeatures + k]! * x![xStart + k]!;
       const own = problem.rowBias ? pair : biasFirst + expert;
-      return sum + (problem.bias ? bias![own * expertRows + row]! : 0);
+      const at = epilogue === 'gate' ? 2 * own : epilogue === 'up' ? 2 * own + 1 : own;
+      return sum + (problem.bias ? bias![at * expertRows + row]! : 0);
     };
     const { alpha = 1, limit = Infinity } = problem.clamped ?? {};
     const activated = (gate: number, up: number): number => {
@@ -50,7 +51,9 @@ export function expertReference(
     };
     for (let n = 0; n < outFeatures; n++) {
       const value = dot(n);
-      result[pair * outStride + n] = epilogue === 'none' ? value : activated(value, dot(expertRows / 2 + n));
+      const at = pair * outStride + n;
+      if (epilogue === 'swiglu') result[at] = activated(value, dot(expertRows / 2 + n));
+      else result[at] = epilogue === 'up' ? activated(out![at]!, value) : value;
     }
   }
   return result;

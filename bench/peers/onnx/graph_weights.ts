@@ -1,4 +1,4 @@
-import { type PackedType, packTiles, unpackTiles, type WeightType } from '../../../shaders/linear/pack.js';
+import { type MatrixType, packTiles, unpackTiles, type WeightType } from '../../../shaders/linear/pack.js';
 import { throwIfAborted } from '../../../src/base/errors.js';
 import type { TensorReader } from '../../../src/loader/index.js';
 import type { DenseModel } from './dense_model.js';
@@ -95,6 +95,6 @@ export async function buildLlamaGraph(
 }
 
 /** Rows as they are when they were packed as this type: f32 ones don't change. */
-function asPacked(type: PackedType, rows: Float32Array, count: number, columns: number): Float32Array {
+function asPacked(type: MatrixType, rows: Float32Array, count: number, columns: number): Float32Array {
   return type === 'f32' ? rows : unpackTiles(type, packTiles(type, rows, count, columns), count, columns);
 }

@@ -29,6 +29,9 @@ export const suite: KernelSuite<typeof outputGate.bindings, typeof outputGate.pa
     gateCase('uneven tail', [5, 333]),
     gateCase('a gate per row', [5, 333], { problem: { ...gateCase('', [5, 333]).problem, perRow: true } }),
     gateCase('without a sigmoid', [5, 333], { problem: { ...gateCase('', [5, 333]).problem, open: true } }),
+    ...(['silu', 'gelu_tanh', 'gelu'] as const).map((by) =>
+      gateCase(`by ${by}`, [5, 333], { problem: { ...gateCase('', [5, 333]).problem, by } }),
+    ),
     gateCase('the same gates for all rows', [5, 333], {
       problem: { ...gateCase('', [5, 333]).problem, gateStride: 0, gateOffset: 0, open: true },
     }),

@@ -1,6 +1,7 @@
 // What attention gives, times the sigmoid of a gate: in place.
 //
-//   x[r][i] <- x[r][i] * sigmoid(gate[r][gate_offset + i * gate_step])      OPEN: without the sigmoid
+//   x[r][i] <- x[r][i] * sigmoid(gate[r][gate_offset + i * gate_step])
+//   OPEN: without the sigmoid; ACTIVATED: silu or, GELU, gelu (gelu.wgsl) for the sigmoid
 //
 // x:    [rows][stride] f32; elements at and beyond width are never written
 // gate: [rows][gate_stride] f32; gate_step is 1, or 0: one gate per row
@@ -10,6 +11,8 @@
 // Empty input: rows = 0 dispatches nothing.
 
 const OPEN: bool = false; // variant
+const ACTIVATED: bool = false; // variant
+const GELU: bool = false; // variant
 const WORKGROUP: u32 = 256u; // variant
 const PER_THREAD: u32 = 1u; // variant
 
@@ -31,9 +34,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let gates = group.y * params.gate_stride + params.gate_offset;
   var i = group.x * WORKGROUP * PER_THREAD + thread;
   for (var left = min(PER_THREAD, steps(i, params.width, WORKGROUP)); left > 0u; left--) {
-    var factor = gate[gates + i * params.gate_step];
-    if (!OPEN) {
-      factor = sigmoid(factor);
+    let g = gate[gates + i * params.gate_step];
+    var factor = g;
+    if (ACTIVATED) {
+      if (GELU) {
+        factor = gelu(g);
+      } else {
+        factor = silu(g);
+      }
+    } else if (!OPEN) {
+      factor = sigmoid(g);
     }
     x[row + i] *= factor;
     i += WORKGROUP;

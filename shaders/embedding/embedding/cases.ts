@@ -27,7 +27,7 @@ function embeddingCase(
   };
 }
 
-const types: readonly MatrixType[] = ['f32', 'f16', 'q8', 'q4'];
+const types: readonly MatrixType[] = ['f32', 'f16', 'q8', 'q4', 'mxfp4'];
 
 export const suite: KernelSuite<typeof embedding.bindings, typeof embedding.params, EmbeddingProblem> = {
   kernel: embedding,

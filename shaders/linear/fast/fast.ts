@@ -6,7 +6,7 @@
 import { SplitkvError } from '../../../src/base/errors.js';
 import { ceilDiv } from '../../../src/base/math.js';
 import type { DeviceTraits, FastPath } from '../../../src/gpu/index.js';
-import { BLOCK, isKept, isQuantised, type PackedType } from '../pack.js';
+import { BLOCK, isKept, isQuantised, type MatrixType } from '../pack.js';
 import type { LinearProblem } from '../problem.js';
 import { inBlocks } from '../segments.js';
 
@@ -23,7 +23,7 @@ export async function loadFast(): Promise<void> {
  * How prompts are multiplied by weights of this type; undefined: exactly. f32 weights, routers' among them, are never rounded, nor are
  * those that are kept as a file has them.
  */
-export const fastPath = ({ software, fast }: DeviceTraits, type: PackedType): FastPath | undefined =>
+export const fastPath = ({ software, fast }: DeviceTraits, type: MatrixType): FastPath | undefined =>
   software || type === 'f32' || isKept(type)
     ? undefined
     : fast?.paths.find((path) => path !== 'dot4' || isQuantised(type));
@@ -54,7 +54,7 @@ export const fastTile: Fragments['fastTile'] = (kernel, ...rest) => loaded(kerne
 export const writeBytes = (kernel: string): readonly string[] => loaded(kernel).WRITE_BYTES;
 
 /** Whether generated rows are multiplied in bytes by weights of this type (decode_bytes.wgsl). */
-export const decodesBytes = ({ software, fast }: DeviceTraits, type: PackedType): type is 'q8' | 'q4' =>
+export const decodesBytes = ({ software, fast }: DeviceTraits, type: MatrixType): type is 'q8' | 'q4' =>
   !software && (type === 'q8' || type === 'q4') && fast?.paths.includes('dot4') === true;
 
 /** Of workgroup memory, for a row of `inFeatures` in bytes. */

@@ -2,7 +2,7 @@ import { ceilDiv } from '../../../src/base/math.js';
 import type { DeviceTraits, FastPath } from '../../../src/gpu/index.js';
 import expertLinearTiled from '../../moe/expert_linear_tiled/expert_linear_tiled_fast.wgsl?raw';
 import linearTiled from '../linear_tiled/linear_tiled_fast.wgsl?raw';
-import { BLOCK, type PackedType, UNIT_ELEMENTS } from '../pack.js';
+import { BLOCK, type MatrixType, UNIT_ELEMENTS } from '../pack.js';
 import wholeUnits from '../../lib/whole_units.wgsl?raw';
 import { scalesWgsl } from '../weights_wgsl.js';
 import byteBlock from './byte_block.wgsl?raw';
@@ -29,7 +29,7 @@ import writeBytes from './write_bytes.wgsl?raw';
 const KERNELS = { linear_tiled: linearTiled, expert_linear_tiled: expertLinearTiled } as const;
 
 /** Packed bytes of the types that have them. */
-const UNIT_BYTES: Partial<Record<PackedType, string>> = { q8: bytesQ8, q4: bytesQ4, mxfp4: bytesMxfp4 };
+const UNIT_BYTES: Partial<Record<MatrixType, string>> = { q8: bytesQ8, q4: bytesQ4, mxfp4: bytesMxfp4 };
 
 /** A `FastPath` by matrix units: what is multiplied and summed, and rows x outputs x depth. */
 const MATRIX = /^matrix (f16|f32|)\s?(\d+)x(\d+)x(\d+)$/;
@@ -43,7 +43,7 @@ function matrixElements(feature: string, element: 'f16' | 'f32'): string {
 }
 
 /** What stages rows and weights, and multiplies them. `inBytes`: rows lie so. */
-function tileFragments(path: FastPath, type: PackedType, inBytes: boolean, feature?: string): readonly string[] {
+function tileFragments(path: FastPath, type: MatrixType, inBytes: boolean, feature?: string): readonly string[] {
   if (path === 'dot4') {
     const rows = inBytes ? [rowVec4s, rowsBytes] : [rowsF32];
     return [tile, held, byteBlock, ...rows, bytes, UNIT_BYTES[type]!, dotPacked, pieces];
@@ -79,7 +79,7 @@ export interface FastTile {
 export function fastTile(
   kernel: keyof typeof KERNELS,
   path: FastPath,
-  type: PackedType,
+  type: MatrixType,
   { fast, unroll }: DeviceTraits,
   [rowTile, outTile]: readonly [number, number],
   inBytes = false,

@@ -12,7 +12,7 @@ import {
   isKept,
   KEPT_BLOCKS,
   type KeptType,
-  type PackedType,
+  type MatrixType,
   TILE,
   UNIT_ELEMENTS,
   UNIT_WORDS,
@@ -44,7 +44,7 @@ export interface KeptPlanes {
 const planes: { [Type in KeptType]?: KeptPlanes } = {};
 
 /** Before programs of such types are recorded, and before their weights are packed. */
-export async function loadKept(types: readonly PackedType[]): Promise<void> {
+export async function loadKept(types: readonly MatrixType[]): Promise<void> {
   const missing = types.filter((type) => isKept(type) && !planes[type]);
   if (missing.some((type) => !isCodebook(type))) Object.assign(planes, (await import('./planes.js')).PLANES);
   if (missing.some(isCodebook)) Object.assign(planes, (await import('./codebooks.js')).CODEBOOKS);

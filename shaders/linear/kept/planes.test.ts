@@ -74,11 +74,10 @@ describe.each(KEPT_TYPES)('%s', (type) => {
     }
   });
 
-  test("takes at most 1.05 times the bytes of its blocks and, of NVFP4, of its tensor's factor", () => {
-    const beside = type === 'nvfp4' ? 4 : 0;
+  test('takes at most 1.05 times the bytes of its blocks', () => {
     const { weightBytes, scaleBytes } = packedLayout(type, 64, 1024);
     const blocks = (64 * 1024) / blockElements(type);
-    expect((weightBytes + scaleBytes) / (blocks * (keptPlanes(type).bytes + beside))).toBeLessThan(1.05);
+    expect((weightBytes + scaleBytes) / (blocks * keptPlanes(type).bytes)).toBeLessThan(1.05);
   });
 
   test('refuses a scale that is not finite', () => {
@@ -101,4 +100,38 @@ test("NVFP4's values are multiplied by the factor of the tensor", () => {
   const wrong = got.findIndex((value, i) => !(Math.abs(value - expected[i]! * factor) <= 1e-6 * Math.abs(value)));
   expect(wrong).toBe(-1);
   expect(got.some((value) => value !== 0)).toBe(true);
+});
+
+test("NVFP4's tensors of one matrix have factors of their own, where rows don't share one", () => {
+  const [n, width] = [8, 128];
+  const bytes = randomRows('nvfp4', new Random(6), n, width, 1).slice();
+  const tiles = emptyTiles('nvfp4', 4 * n, width) as Required<PackedTiles>;
+  const put = (row: number, factor: number, rows = n): void =>
+    packBlocks('nvfp4', tiles, row, { blocks: 'NVFP4', bytes, rowBytes: bytes.length / n, factor }, rows, width);
+  for (const [group, factor] of [1, 2, 4].entries()) put(n * group, factor);
+  const got = tileValues('nvfp4', tiles, 4 * n, width);
+  const first = got.slice(0, n * width);
+  const of = (group: number): Float32Array => got.slice(group * n * width, (group + 1) * n * width);
+  expect(first.filter((value) => value !== 0).length).toBeGreaterThan(first.length / 2);
+  expect(of(1)).toEqual(first.map((value) => 2 * value));
+  expect(of(2)).toEqual(first.map((value) => 4 * value));
+  put(3 * n, 1, 4);
+  expect(() => put(3 * n + 4, 2, 4)).toThrow('share a factor');
+});
+
+test("MXFP4's blocks have the values that they have in a file, whatever their scale", () => {
+  const [n, width] = [40, 64];
+  const random = new Random(7);
+  const bytes = Uint8Array.from({ length: n * 2 * 17 }, (_, at) =>
+    at % 17 === 0 ? (at / 17) * 3 : random.integer(256),
+  );
+  const blocks = { blocks: 'MXFP4', bytes, rowBytes: 34 };
+  const expected = new Float32Array(n * width);
+  converter('MXFP4', bytes)(0, expected.length, expected, 0);
+  const tiles = emptyTiles('mxfp4', n, width);
+  packBlocks('mxfp4', tiles, 0, blocks, n, width);
+  const got = tileValues('mxfp4', tiles, n, width);
+  expect(got.findIndex((value, i) => value + 0 !== expected[i]! + 0)).toBe(-1);
+  bytes[17] = 255;
+  expect(() => packBlocks('mxfp4', emptyTiles('mxfp4', n, width), 0, blocks, n, width)).toThrow('not finite');
 });

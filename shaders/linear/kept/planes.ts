@@ -12,8 +12,9 @@ import keptScale from '../../lib/kept_scale.wgsl?raw';
 import plainSum from '../../lib/plain_sum.wgsl?raw';
 import kept from '../../lib/weights_kept.wgsl?raw';
 import wholeUnits from '../../lib/whole_units.wgsl?raw';
+import { SplitkvError } from '../../../src/base/errors.js';
 import { floatFromHalf } from '../float16.js';
-import { type CodedType, highWords, KEPT_BLOCKS, TILE, UNIT_ELEMENTS, UNIT_WORDS } from '../pack.js';
+import { type CodedType, factorRows, highWords, KEPT_BLOCKS, TILE, UNIT_ELEMENTS, UNIT_WORDS } from '../pack.js';
 import { unitOf } from '../unit_wgsl.js';
 import { finite, type KeptPlanes, putHalf } from './kept.js';
 
@@ -236,10 +237,14 @@ const CODED: Readonly<Record<CodedType, Coded>> = {
     // Of 16 elements 8 bytes have those of eight in their low halves, the other eight in their high ones.
     codes: (block, group, part) =>
       (block.getUint32(4 + group * 16 + (part >> 2) * 8 + (part & 1) * 4, true) >>> ((part & 2) * 2)) & LOW,
-    /** [unit][lane] of two scales, [lane] the tensor's factor. */
+    /** [unit][lane] of two scales, then the tensor's factor, which `factorRows` have together. */
     beside(block, to, first, lane, factor = 1) {
       for (let group = 0; group < 2; group++) putHalf(to, first, group, lane, block.getUint16(group * 2, true));
-      to[first + 32 + lane] = bitsOf(factor);
+      const at = first + 32 + Math.floor(lane / factorRows('nvfp4'));
+      const bits = bitsOf(factor);
+      if (to[at] !== 0 && to[at] !== bits)
+        throw new SplitkvError('internal', 'nvfp4: rows that share a factor have two');
+      to[at] = bits;
     },
     /** A scale has no sign, and no number below 2^-9. */
     resize(block, size) {

@@ -50,10 +50,12 @@ function linearCase(name: string, problem: LinearRowsProblem, extra: Partial<Ker
 
 const small = { races: true };
 
+const TYPES = [...WEIGHT_TYPES, 'mxfp4'] as const;
+
 export const suite: KernelSuite<typeof linear.bindings, typeof linear.params, LinearRowsProblem> = {
   kernel: linear,
   cases: [
-    ...WEIGHT_TYPES.flatMap((type) => [
+    ...TYPES.flatMap((type) => [
       linearCase(`${type}, one output`, rowsProblem(1, 40, 1, { type }), type === 'f16' ? small : {}),
       linearCase(`${type}, odd sizes`, rowsProblem(3, 100, 33, { type })),
       // Tiles of 8 rows in one type only: their long shaders take software adapters seconds to compile.
@@ -101,6 +103,8 @@ export const suite: KernelSuite<typeof linear.bindings, typeof linear.params, Li
     ]),
     linearCase('q4, two rows', rowsProblem(2, 72, 33, { type: 'q4', segments: { total: 3, align: 8 } }), small),
     linearCase('bias', rowsProblem(3, 72, 33, { bias: true })),
+    linearCase('bias of each row', rowsProblem(3, 72, 33, { bias: true, biasStride: 64, biasOffset: 5 })),
+    linearCase('bias that begins later', rowsProblem(3, 72, 33, { bias: true, biasStride: 0, biasOffset: 5 })),
     linearCase('residual', rowsProblem(3, 72, 33, { epilogue: 'residual' })),
     linearCase(
       'bias, residual and segments',

@@ -44,10 +44,12 @@ function tiledCase(name: string, problem: LinearTiledProblem, extra: Partial<Ker
   };
 }
 
+const TYPES = [...WEIGHT_TYPES, 'mxfp4'] as const;
+
 export const suite: KernelSuite<typeof linearTiled.bindings, typeof linearTiled.params, LinearTiledProblem> = {
   kernel: linearTiled,
   cases: [
-    ...WEIGHT_TYPES.flatMap((type) => [
+    ...TYPES.flatMap((type) => [
       tiledCase(`${type}, one output, one row`, tiledProblem(1, 40, 1, { type })),
       tiledCase(`${type}, odd sizes`, tiledProblem(33, 100, 33, { type })),
       tiledCase(`${type}, large tiles`, tiledProblem(200, 72, 2112, { type })),
@@ -60,6 +62,8 @@ export const suite: KernelSuite<typeof linearTiled.bindings, typeof linearTiled.
     ]),
     tiledCase('race', tiledProblem(2, 8, 3, { bias: true }), { races: true }),
     tiledCase('bias', tiledProblem(17, 576, 33, { bias: true })),
+    tiledCase('bias of each row', tiledProblem(5, 72, 33, { bias: true, biasStride: 64, biasOffset: 5 })),
+    tiledCase('bias that begins later', tiledProblem(5, 72, 33, { bias: true, biasStride: 0, biasOffset: 5 })),
     tiledCase(
       'residual and segments',
       tiledProblem(17, 1536, 96, { epilogue: 'residual', bias: true, segments: { total: 8, align: 32 } }),
@@ -68,7 +72,7 @@ export const suite: KernelSuite<typeof linearTiled.bindings, typeof linearTiled.
     tiledCase('gelu by erf', tiledProblem(9, 576, 33, { epilogue: 'gelu', activation: 'gelu', bias: true })),
     tiledCase('swiglu by gelu by erf', tiledProblem(9, 72, 70, { epilogue: 'swiglu', activation: 'gelu' })),
     tiledCase('gelu, large tiles', tiledProblem(70, 72, 200, { epilogue: 'gelu', type: 'q4' })),
-    ...WEIGHT_TYPES.flatMap((type) => [
+    ...TYPES.flatMap((type) => [
       tiledCase(`${type}, swiglu`, tiledProblem(33, 100, 33, { type, epilogue: 'swiglu' })),
       tiledCase(`${type}, swiglu, large tiles`, tiledProblem(200, 72, 1060, { type, epilogue: 'swiglu' })),
     ]),

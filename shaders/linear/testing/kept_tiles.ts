@@ -19,7 +19,7 @@ import {
   type KeptType,
   packedLayout,
   type PackedTiles,
-  type PackedType,
+  type MatrixType,
   packTiles,
   UNIT_ELEMENTS,
   unpackTiles,
@@ -49,7 +49,7 @@ export function randomRows(type: KeptType, random: Random, n: number, width: num
 }
 
 /** A packed weight of random numbers about `size`, with the blocks of a type that is kept as a file has it. */
-export function randomTiles(type: PackedType, random: Random, n: number, width: number, size: number): PackedTiles {
+export function randomTiles(type: MatrixType, random: Random, n: number, width: number, size: number): PackedTiles {
   if (!isKept(type)) return packTiles(type, random.normals(n * width, size), n, width);
   return keptTiles(type, randomRows(type, random, n, width, size), n, width);
 }
@@ -120,7 +120,7 @@ const LINES: Readonly<Record<CodedType, Line>> = {
     const byte = (half(scale, first, (k >> 5) * 32 + lane) >> (((k >> 4) & 1) * 8)) & 255;
     const number = byte & 127;
     const size = byte === 127 ? 0 : number < 8 ? number * 2 ** -10 : (8 + (number & 7)) * 2 ** ((number >> 3) - 11);
-    return [Math.fround(size * floatAt(scale, first + 32 + lane)), 0];
+    return [Math.fround(size * floatAt(scale, first + 32 + (lane >> 3))), 0];
   },
 };
 
@@ -275,7 +275,7 @@ function codebookValues(
 }
 
 /** The f32 values of packed rows, n x inFeatures: `unpackTiles`, also of types that are kept as a file has them. */
-export function tileValues(type: PackedType, packed: PackedTiles, n: number, width: number): Float32Array<ArrayBuffer> {
+export function tileValues(type: MatrixType, packed: PackedTiles, n: number, width: number): Float32Array<ArrayBuffer> {
   if (!isKept(type)) return unpackTiles(type, packed, n, width);
   if (isCodebook(type)) return codebookValues(type, packed, n, width);
   const { elements: block, words, low, high } = KEPT_BLOCKS[type];

@@ -17,7 +17,10 @@ function expertCase(name: string, problem: ExpertLinearProblem, more: Partial<Ke
     flops: 2 * rows * topK * inFeatures * tiles * 32,
     bytes: rows * topK * (weightBytes + scaleBytes),
     // f32 accumulation of up to 2048 products of unit size against float64; swiglu multiplies two of them.
-    tolerance: problem.epilogue === 'swiglu' ? { absolute: 5e-5, relative: 5e-5 } : { absolute: 2e-5, relative: 1e-5 },
+    tolerance:
+      problem.epilogue === 'swiglu' || problem.epilogue === 'up'
+        ? { absolute: 5e-5, relative: 5e-5 }
+        : { absolute: 2e-5, relative: 1e-5 },
     ...more,
   };
 }
@@ -76,6 +79,14 @@ export const suite: KernelSuite<typeof expertLinear.bindings, typeof expertLinea
         expertCount: 2,
       }),
     ),
+    ...(['gate', 'up'] as const).flatMap((epilogue) => [
+      expertCase(`f16, ${epilogue} alone`, expertProblem(3, [4, 2], 72, 33, { epilogue })),
+      expertCase(`f16, ${epilogue} alone, clamped`, oaiProblem(2, [4, 2], [72, 33], { type: 'f16', epilogue })),
+      expertCase(
+        `q8, ${epilogue} alone, biases of rows, gelu`,
+        expertProblem(2, [4, 2], 72, 33, { type: 'q8', epilogue, activation: 'gelu_tanh', bias: true, rowBias: true }),
+      ),
+    ]),
     expertCase('f16, norm', { ...expertProblem(1, [4, 2], 40, 24, SWIGLU), normEps: 1e-5 }, { races: true }),
     expertCase('q8, norm, 3 rows of 100', {
       ...expertProblem(3, [8, 3], 100, 33, { type: 'q8', ...SWIGLU, expertFirst: 2, expertCount: 4 }),

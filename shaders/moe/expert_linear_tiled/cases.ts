@@ -26,7 +26,10 @@ function tiledCase(
     flops: 2 * rows * topK * inFeatures * tiles * 32,
     bytes: problem.experts * (weightBytes + scaleBytes),
     // As in expert_linear.
-    tolerance: epilogue === 'swiglu' ? { absolute: 5e-5, relative: 5e-5 } : { absolute: 2e-5, relative: 1e-5 },
+    tolerance:
+      epilogue === 'swiglu' || epilogue === 'up'
+        ? { absolute: 5e-5, relative: 5e-5 }
+        : { absolute: 2e-5, relative: 1e-5 },
     ...more,
   };
 }
@@ -60,6 +63,13 @@ export const suite: KernelSuite<typeof expertLinearTiled.bindings, typeof expert
       'f32, 2 of 4, gate and up, gelu',
       expertProblem(3, [4, 2], 72, 33, { type: 'f32', activation: 'gelu_tanh', ...SWIGLU }),
     ),
+    ...(['gate', 'up'] as const).flatMap((epilogue) => [
+      tiledCase(`f16, ${epilogue} alone`, expertProblem(9, [4, 2], 72, 33, { epilogue })),
+      tiledCase(
+        `q8, ${epilogue} alone, experts 3 to 4 of 8, biased and clamped`,
+        oaiProblem(33, [8, 6], [72, 33], { type: 'q8', epilogue, expertFirst: 3, expertCount: 2, biasFirst: 2 }),
+      ),
+    ]),
     tiledCase('mxfp4, 2 of 4, gate and up, biased and clamped', oaiProblem(3, [4, 2], [72, 33])),
     tiledCase(
       'mxfp4, experts 3 to 4 of 8, gate and up, biased and clamped',

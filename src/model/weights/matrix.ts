@@ -4,7 +4,6 @@ import {
   type MatrixType,
   packedLayout,
   type PackedTiles,
-  type PackedType,
   packRows,
 } from '../../../shaders/linear/pack.js';
 import { keepsBlocks, packBlocks } from '../../../shaders/linear/pack_blocks.js';
@@ -19,10 +18,10 @@ import { type MatrixSpec, packedColumns, paddedRows, type Part, specRows } from 
 const TILE = 32;
 
 /** Output rows [firstRow, firstRow + rows) of a matrix, in buffers that fit one binding. */
-export interface MatrixShard<Type extends PackedType = PackedType> {
+export interface MatrixShard {
   readonly firstRow: number;
   readonly rows: number;
-  readonly type: Type;
+  readonly type: MatrixType;
   readonly weight: Buffer;
   readonly scale: Buffer | undefined;
   /** 16-byte units of `weight` before its own, with their scales before its own: those of the matrix that it lies behind. */
@@ -37,27 +36,27 @@ export function shardTensors({ type, weight, scale, firstUnit }: MatrixShard) {
 }
 
 /** Bytes of the scales of so many units, whole tiles. */
-function scaleOffset(type: PackedType, units: number): number {
+function scaleOffset(type: MatrixType, units: number): number {
   const { tileWeightBytes, tileScaleBytes } = packedLayout(type, 1, 1);
   return (units * 16 * tileScaleBytes) / tileWeightBytes;
 }
 
 /** A packed weight matrix [outFeatures, inFeatures] on a device. */
-export interface Matrix<Type extends PackedType = MatrixType> {
+export interface Matrix {
   readonly name: string;
   /** Of its first shard: others may have another one (`typedRuns`). */
-  readonly type: Type;
+  readonly type: MatrixType;
   readonly outFeatures: number;
   /** Elements of a row of activations. A slice of a split contraction packs its columns widened to whole blocks. */
   readonly inFeatures: number;
-  readonly shards: readonly MatrixShard<Type>[];
+  readonly shards: readonly MatrixShard[];
 }
 
-const layoutOf = (spec: MatrixSpec, type: PackedType) =>
+const layoutOf = (spec: MatrixSpec, type: MatrixType) =>
   packedLayout(type, specRows(spec), spanLength(packedColumns(spec, type)));
 
 /** Where the second of two matrices begins that lie in the same buffers: its first 16-byte unit. Undefined where they don't. */
-export function besideAt(first: Matrix<PackedType> | undefined, second: Matrix | undefined): number | undefined {
+export function besideAt(first: Matrix | undefined, second: Matrix | undefined): number | undefined {
   const [one, ...others] = first?.shards ?? [];
   const [beside] = second?.shards ?? [];
   return one && others.length === 0 && one.weight === beside?.weight ? beside.firstUnit : undefined;
@@ -67,11 +66,11 @@ export function besideAt(first: Matrix<PackedType> | undefined, second: Matrix |
  * Two matrices of one type side by side in the same buffers, so that one dispatch reads both. Undefined where a binding has no room for
  * both, or can't begin where the second does.
  */
-export function allocateBeside<Type extends PackedType>(
+export function allocateBeside(
   device: Device,
   [spec, beside]: readonly [MatrixSpec, MatrixSpec],
-  type: Type,
-): readonly [Matrix<Type>, Matrix<Type>] | undefined {
+  type: MatrixType,
+): readonly [Matrix, Matrix] | undefined {
   const alignment = device.traits.limits.minStorageBufferOffsetAlignment;
   const [first, second] = [layoutOf(spec, type), layoutOf(beside, type)];
   const { weightBytes, scaleBytes } = first;
@@ -81,17 +80,13 @@ export function allocateBeside<Type extends PackedType>(
     bytes > 0 ? device.createBuffer(name, bytes) : undefined;
   const weight = known(buffer(spec.name, weightBytes + second.weightBytes), 'buffer of weights');
   const scale = buffer(`${spec.name} scale`, scaleBytes + second.scaleBytes);
-  const matrixOf = (of: MatrixSpec, firstUnit: number): Matrix<Type> =>
+  const matrixOf = (of: MatrixSpec, firstUnit: number): Matrix =>
     matrix(of, type, [{ firstRow: 0, rows: specRows(of), type, weight, scale, firstUnit }]);
   return [matrixOf(spec, 0), matrixOf(beside, weightBytes / 16)];
 }
 
 /** Its features are its segments' own elements, not the widened columns. */
-function matrix<Type extends PackedType>(
-  spec: MatrixSpec,
-  type: Type,
-  shards: readonly MatrixShard<Type>[],
-): Matrix<Type> {
+function matrix(spec: MatrixSpec, type: MatrixType, shards: readonly MatrixShard[]): Matrix {
   const { start, end } = spec.segments ?? { start: 0, end: spec.inFeatures };
   return { name: spec.name, type, outFeatures: specRows(spec), inFeatures: end - start, shards };
 }
@@ -100,7 +95,7 @@ function matrix<Type extends PackedType>(
  * Allocates the buffers of a matrix, in as many shards as one binding's limit asks for. Contents are zero until `fillMatrix`.
  * @throws SplitkvError `limit` when not even one granule fits, or when `whole` is asked for and the matrix doesn't fit one binding.
  */
-export function allocateMatrix<Type extends PackedType>(device: Device, spec: MatrixSpec, type: Type): Matrix<Type> {
+export function allocateMatrix(device: Device, spec: MatrixSpec, type: MatrixType): Matrix {
   const { whole = false, granule = 2 } = spec;
   const outFeatures = specRows(spec);
   const limit = device.bindingLimit;
@@ -113,7 +108,7 @@ export function allocateMatrix<Type extends PackedType>(device: Device, spec: Ma
         `maxStorageBufferBindingSize of ${grouped(limit)} (${device.name}); use --weights q8 or q4, or another adapter`,
     );
   }
-  const shards: MatrixShard<Type>[] = [];
+  const shards: MatrixShard[] = [];
   for (let tile = 0; tile < tiles; tile += tilesPerShard) {
     const count = Math.min(tilesPerShard, tiles - tile);
     const label = tilesPerShard < tiles ? `${spec.name} shard ${shards.length}` : spec.name;
@@ -140,7 +135,7 @@ export interface FillOptions {
 type Rows = Float32Array | BlockRows;
 
 /** Packs rows of a matrix and writes them, one behind the other. */
-export class MatrixWriter<Type extends PackedType = PackedType> {
+export class MatrixWriter {
   #carry: PackedTiles;
   #carried = 0;
   #tile = 0;
@@ -148,7 +143,7 @@ export class MatrixWriter<Type extends PackedType = PackedType> {
   /** `width`: columns that are packed. */
   constructor(
     readonly device: Device,
-    readonly matrix: Matrix<Type>,
+    readonly matrix: Matrix,
     readonly width: number,
     readonly flush: FillOptions['flush'],
   ) {
@@ -225,7 +220,7 @@ export class MatrixWriter<Type extends PackedType = PackedType> {
 /** Streams a matrix from the checkpoint: read a piece, pack it, write it; host memory stays at a few pieces. */
 export async function fillMatrix(
   device: Device,
-  matrix: Matrix<PackedType>,
+  matrix: Matrix,
   spec: MatrixSpec,
   reader: TensorReader,
   options: FillOptions,

@@ -1,4 +1,4 @@
-import { packedLayout, type PackedType } from '../../../shaders/linear/pack.js';
+import { packedLayout, type MatrixType } from '../../../shaders/linear/pack.js';
 import { known } from '../../base/errors.js';
 import { headModel, type ModelConfig } from '../config/model_config.js';
 import { LayerContext } from '../layers/layer_weights.js';
@@ -128,7 +128,7 @@ export const specBytes = (spec: Spec, types: WeightTypes): number =>
 
 /** GPU bytes of a model's matrices by their types, that of the most bytes first. */
 export function bytesByType(config: ModelConfig, types: WeightTypes): TypeBytes[] {
-  const found = new Map<PackedType, number>();
+  const found = new Map<MatrixType, number>();
   for (const spec of weightSpecs(config)) {
     if (!isMatrixSpec(spec)) continue;
     for (const { type, bytes } of runBytes(spec, types)) found.set(type, (found.get(type) ?? 0) + bytes);

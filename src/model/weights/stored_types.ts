@@ -1,42 +1,25 @@
 import { blockElements, isKept, KEPT_TYPES, type MatrixType } from '../../../shaders/linear/pack.js';
 import { keepsBlocks } from '../../../shaders/linear/pack_blocks.js';
-import { type BlockType, isBlockType, storedBlocks, type TensorEntry, type TensorIndex } from '../../loader/index.js';
+import { isBlockType, storedBlocks, type TensorEntry, type TensorIndex } from '../../loader/index.js';
 import type { ModelConfig } from '../config/model_config.js';
 import { weightSpecs } from './model_map.js';
 import { isMatrixSpec } from './weight_map.js';
 import type { WeightTypes } from './weight_types.js';
 
 /** Those that keep blocks of their own, then the others from the smallest to the one that holds all that is read. */
-const WIDER: readonly MatrixType[] = [...KEPT_TYPES, 'q4', 'q8', 'f16', 'f32'];
+const WIDER: readonly MatrixType[] = [...KEPT_TYPES, 'q4', 'mxfp4', 'q8', 'f16', 'f32'];
 
-/**
- * The type that keeps what a tensor says without taking more room than need be. Blocks that no type holds as they are have finer scales
- * than q4, or more bits, so they become q8.
- */
-function ownType({ dtype }: TensorEntry, blocks: BlockType | undefined): MatrixType {
+/** The type that keeps what a tensor says without taking more room than need be; q8 for blocks that are put together when they are read. */
+function ownType(entry: TensorEntry): MatrixType {
+  const { dtype } = entry;
   if (!isBlockType(dtype)) return dtype === 'F32' || dtype === 'F64' ? 'f32' : 'f16';
+  const blocks = storedBlocks(entry);
   return WIDER.find((type) => blocks !== undefined && keepsBlocks(type, blocks)) ?? 'q8';
 }
 
 /**
- * The type of a matrix of these tensors: the smallest that loses no more of any of them than their own do. Blocks of which no quantised
- * type holds all become q8.
- */
-function matrixTypeOf(entries: readonly TensorEntry[]): MatrixType {
-  const each = entries.map((entry) => {
-    const blocks = storedBlocks(entry);
-    return { own: ownType(entry, blocks), blocks };
-  });
-  const holds = (type: MatrixType): boolean =>
-    each.every(({ own, blocks = '' }) => type === own || type === 'f32' || keepsBlocks(type, blocks));
-  const type = WIDER.find(holds) ?? 'f32';
-  return type === 'f32' && entries.every(({ dtype }) => isBlockType(dtype)) ? 'q8' : type;
-}
-
-/**
  * The types that keep what a checkpoint says: of one without blocks that of the most bytes, as one in 16 bits may well have a table in 32.
- * Tensors that one matrix is made of have one type. Experts and others that have one of their own (`precision`) don't count,
- * nor do encoders.
+ * Experts and others that have one of their own (`precision`) don't count, nor do encoders.
  */
 export function storedTypes({ tensors }: TensorIndex, config: ModelConfig): WeightTypes {
   const bytes = new Map<MatrixType, number>([['f16', 0]]);
@@ -46,24 +29,18 @@ export function storedTypes({ tensors }: TensorIndex, config: ModelConfig): Weig
   const most = (): MatrixType => [...bytes].reduce((a, b) => (b[1] > a[1] ? b : a))[0];
   const entries = [...tensors.values()].filter(({ name }) => !/^(vision|sound)\./.test(name));
   if (!entries.some(({ dtype }) => isBlockType(dtype))) {
-    for (const entry of entries) add(ownType(entry, undefined), entry);
+    for (const entry of entries) add(ownType(entry), entry);
     return most();
   }
   const types = new Map<string, MatrixType>();
   for (const spec of weightSpecs(config)) {
     if (!isMatrixSpec(spec) || spec.precision === 'f32' || spec.precision === 'mxfp4') continue;
-    // A tensor that is missing is told where it is loaded.
-    const made = new Map(
-      spec.parts.flatMap(({ tensor = '' }) => {
-        const entry = tensors.get(tensor);
-        return entry ? [[tensor, entry] as const] : [];
-      }),
-    );
-    if (made.size === 0) continue;
-    const joined = matrixTypeOf([...made.values()]);
-    for (const [name, entry] of made) {
-      const type = spec.splits ? matrixTypeOf([entry]) : joined;
-      types.set(name, type);
+    for (const { tensor = '' } of spec.parts) {
+      // One that is missing is told where it is loaded.
+      const entry = tensors.get(tensor);
+      if (!entry || types.has(tensor)) continue;
+      const type = ownType(entry);
+      types.set(tensor, type);
       add(type, entry);
     }
   }

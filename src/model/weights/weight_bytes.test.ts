@@ -2,10 +2,16 @@ import { describe, expect, it } from 'vitest';
 import type { WeightType } from '../../../shaders/linear/pack.js';
 import type { Plan } from '../../placement/plan.js';
 import type { ModelConfig } from '../config/model_config.js';
+import { BLOCK_TYPES, blockOf, type BlockType } from '../../loader/dtype.js';
+import type { TensorEntry } from '../../loader/index.js';
+import { parseModelConfig } from '../families/registry.js';
 import { rankSlice } from '../shape.js';
 import { handPlan, range } from '../testing/plans.js';
+import { PUBLISHED } from '../testing/published_configs.js';
 import { makeRandomModel } from '../testing/random_model.js';
-import { weightBytes } from './model_map.js';
+import { weightBytes, weightSpecs } from './model_map.js';
+import { storedTypes } from './stored_types.js';
+import { expectedTensors } from './weight_map.js';
 
 const configOf = (config: Record<string, unknown>): ModelConfig => makeRandomModel({ config }).config;
 const rankBytes = (plan: Plan, config: ModelConfig, type: WeightType): number[] =>
@@ -178,4 +184,23 @@ it('counts the numbers of a model', () => {
     const numbers = sum([...model.weights.values()].map(({ data }) => data.length));
     expect(weightBytes(model.config, 'q4').parameters).toBe(numbers);
   }
+});
+
+describe("at most 1.05 times a file's bytes", () => {
+  it.each(Object.keys(BLOCK_TYPES) as BlockType[])('%s', (type) => {
+    for (const name of ['llama-3.2-1b-instruct', 'qwen3.5-2b']) {
+      const config = parseModelConfig(PUBLISHED[name]!.config);
+      const specs = weightSpecs(config);
+      let end = 0;
+      const entries = [...expectedTensors(specs)].map(([tensor, { shape }]): [string, TensorEntry] => {
+        const dtype = shape.length === 2 ? type : 'F32';
+        const { elements, bytes } = blockOf(dtype);
+        const start = end;
+        end += (shape.reduce((a, b) => a * b) / elements) * bytes;
+        return [tensor, { name: tensor, file: 'm.gguf', dtype, shape, start, end }];
+      });
+      const types = storedTypes({ tensors: new Map(entries), totalBytes: end, files: [] }, config);
+      expect(weightBytes(config, types).bytes / end, name).toBeLessThan(1.05);
+    }
+  });
 });

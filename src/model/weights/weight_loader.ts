@@ -3,7 +3,7 @@
  * model_map.ts which of them a rank has, and counts them beforehand.
  */
 
-import type { PackedType, WeightType } from '../../../shaders/linear/pack.js';
+import type { WeightType } from '../../../shaders/linear/pack.js';
 import { known } from '../../base/errors.js';
 import type { Buffer, Device } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
@@ -77,7 +77,7 @@ export type VocabTables = Pick<ModelWeights, 'embedding' | 'head'>;
 class WeightLoader<Parts extends object> {
   readonly #loaded = new WeakMap<object, unknown>();
   /** Allocated with the matrix that they lie behind. */
-  readonly #beside = new WeakMap<MatrixSpec, Matrix<PackedType>>();
+  readonly #beside = new WeakMap<MatrixSpec, Matrix>();
   readonly #before: number;
   readonly #fill: FillOptions;
 
@@ -139,7 +139,7 @@ class WeightLoader<Parts extends object> {
     return spec.packedAs ? this.#absorbed(spec as AbsorbedSpec) : this.#matrix(spec);
   }
 
-  async #matrix(spec: MatrixSpec): Promise<Matrix<PackedType>> {
+  async #matrix(spec: MatrixSpec): Promise<Matrix> {
     const [run, ...others] = typedRuns(spec, this.types);
     const first = await this.#run(run.spec);
     const shards = [...first.shards];
@@ -150,7 +150,7 @@ class WeightLoader<Parts extends object> {
   }
 
   /** Of one type. */
-  async #run(spec: MatrixSpec): Promise<Matrix<PackedType>> {
+  async #run(spec: MatrixSpec): Promise<Matrix> {
     const { device } = this;
     const allocated =
       this.#beside.get(spec) ?? (await device.checked(`loading ${spec.name}`, () => this.#allocated(spec)));
@@ -158,12 +158,12 @@ class WeightLoader<Parts extends object> {
     return allocated;
   }
 
-  #allocated(spec: MatrixSpec): Matrix<PackedType> {
+  #allocated(spec: MatrixSpec): Matrix {
     const { device, types } = this;
     const { beside } = spec;
     const packed = matrixType(spec, types);
-    const both =
-      beside && matrixType(beside, types) === packed ? allocateBeside(device, [spec, beside], packed) : undefined;
+    const fits = beside && typedRuns(beside, types).every((run, at) => at === 0 && run.type === packed);
+    const both = fits ? allocateBeside(device, [spec, beside], packed) : undefined;
     if (beside && both) this.#beside.set(beside, both[1]);
     return both?.[0] ?? allocateMatrix(device, spec, packed);
   }
@@ -222,7 +222,7 @@ class WeightLoader<Parts extends object> {
   }
 
   /** Of a matrix that isn't a stack of checkpoint rows; in one binding. */
-  async #writer({ name, rows, columns: inFeatures }: PackedAs, type: WeightType): Promise<MatrixWriter<WeightType>> {
+  async #writer({ name, rows, columns: inFeatures }: PackedAs, type: WeightType): Promise<MatrixWriter> {
     const { device } = this;
     const spec = { name, inFeatures, parts: [allRows(name, rows)], whole: true };
     const matrix = await device.checked(`loading ${name}`, () => allocateMatrix(device, spec, type));

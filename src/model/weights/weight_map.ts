@@ -2,7 +2,7 @@
  * Where each GPU matrix of a model comes from: plain data, no GPU. A matrix is a stack of rows of checkpoint tensors, so a
  * plan that gives a rank only some heads or columns changes the parts, not the loader.
  */
-import { blockElements, isQuantised, type PackedType } from '../../../shaders/linear/pack.js';
+import { blockElements, factorRows, isQuantised, type MatrixType } from '../../../shaders/linear/pack.js';
 import { weightColumns } from '../../../shaders/linear/segments.js';
 import { sum } from '../../base/lists.js';
 import { alignUp } from '../../base/math.js';
@@ -47,19 +47,15 @@ export interface MatrixSpec {
   readonly precision?: 'f32' | 'unquantised' | 'mxfp4';
   /** True: it must fit one binding, as what is read together can't lie in different ones. */
   readonly whole?: boolean;
-  /** True: its parts may be of several types, as they begin where a shard may. */
-  readonly splits?: boolean;
-  /** Tiles of 32 rows of which a shard is a multiple; default 2, so that a shard's bias starts at a multiple of 256 bytes. */
+  /**
+   * Tiles of 32 rows of which a shard is a multiple; default 2, so that a shard's bias starts at a multiple of 256 bytes. Those of an
+   * expert: shards hold whole ones.
+   */
   readonly granule?: number;
   /** The matrices made of it, where it isn't packed as stored. */
   readonly packedAs?: readonly PackedAs[];
   /** A matrix of the map that lies behind it in the same buffers, where they fit one binding and have one type. */
   readonly beside?: MatrixSpec | undefined;
-}
-
-/** Experts, which may be kept as they are stored; shards hold whole ones. */
-export interface ExpertsSpec extends MatrixSpec {
-  readonly granule: number;
 }
 
 /** Latent attention's kv_b_proj, heads * (nope + v) rows of the latent's width, which loading cuts into two matrices a head. */
@@ -76,17 +72,15 @@ export interface Absorbed {
 }
 
 /** A part of a model's map with what its specs become on a device in their place. */
-export type Loaded<T> = T extends ExpertsSpec
-  ? Matrix<PackedType>
-  : T extends AbsorbedSpec
-    ? Absorbed
-    : T extends MatrixSpec
-      ? Matrix
-      : T extends VectorSpec
-        ? Buffer
-        : T extends object
-          ? { readonly [Key in keyof T]: Loaded<T[Key]> }
-          : T;
+export type Loaded<T> = T extends AbsorbedSpec
+  ? Absorbed
+  : T extends MatrixSpec
+    ? Matrix
+    : T extends VectorSpec
+      ? Buffer
+      : T extends object
+        ? { readonly [Key in keyof T]: Loaded<T[Key]> }
+        : T;
 
 export interface VectorSpec {
   readonly name: string;
@@ -152,7 +146,7 @@ export function vocabMaps(
 }
 
 /** Columns [first, end) of its tensors that a matrix of a type packs: whole blocks of it. */
-export const packedColumns = ({ inFeatures, segments }: MatrixSpec, type: PackedType): Span => {
+export const packedColumns = ({ inFeatures, segments }: MatrixSpec, type: MatrixType): Span => {
   if (!segments) return [0, inFeatures];
   const { start, end } = weightColumns(inFeatures, segments, blockElements(type));
   return [start, end];
@@ -160,35 +154,46 @@ export const packedColumns = ({ inFeatures, segments }: MatrixSpec, type: Packed
 
 export const paddedRows = ({ rows, padTo = 1 }: Part): number => alignUp(rows, padTo);
 
-export const specRows = ({ parts }: Spec): number => sum(parts.map(paddedRows));
+const rowsOf = (parts: readonly Part[]): number => sum(parts.map(paddedRows));
+
+export const specRows = ({ parts }: Spec): number => rowsOf(parts);
 
 export const vectorLength = (spec: VectorSpec): number => alignUp(specRows(spec) * (spec.columns ?? 1), 32);
 
 /** Some parts of a matrix that have one type, one behind the other. */
 export interface TypedRun {
   readonly spec: MatrixSpec;
-  readonly type: PackedType;
+  readonly type: MatrixType;
   readonly firstRow: number;
 }
 
-/** A matrix as its types cut it. Rows of zeros are of the type before them. */
+/**
+ * A matrix as its types cut it. Rows of zeros are of the type before them. Of experts, whose shards hold whole ones, all gates stand before
+ * all ups where they are of two types.
+ */
 export function typedRuns(spec: MatrixSpec, types: WeightTypes): readonly [TypedRun, ...TypedRun[]] {
-  const runs: TypedRun[] = [];
-  let firstRow = 0;
-  for (const part of spec.splits ? spec.parts : []) {
-    const last = runs.at(-1);
+  const { granule, parts: all } = spec;
+  const runs: { readonly type: MatrixType; readonly parts: Part[] }[] = [];
+  for (const part of all) {
     const type = matrixType({ ...spec, parts: [part] }, types);
-    if (last && (part.tensor === undefined || last.type === type))
-      runs[runs.length - 1] = { ...last, spec: { ...spec, parts: [...last.spec.parts, part] } };
-    else runs.push({ spec: { ...spec, parts: [part] }, type, firstRow });
-    firstRow += paddedRows(part);
+    const run = (granule === undefined ? runs.slice(-1) : runs).find(
+      (before) => part.tensor === undefined || (before.type === type && rowsOf(before.parts) % factorRows(type) === 0),
+    );
+    if (run) run.parts.push(part);
+    else runs.push({ type, parts: [part] });
   }
-  const [first, ...others] = runs;
+  let firstRow = 0;
+  const [first, ...others] = runs.map(({ type, parts }): TypedRun => {
+    const before = firstRow;
+    firstRow += rowsOf(parts);
+    const own = granule !== undefined && { granule: (granule * parts.length) / all.length };
+    return { spec: { ...spec, parts, ...own }, type, firstRow: before };
+  });
   return first && others.length > 0 ? [first, ...others] : [{ spec, type: matrixType(spec, types), firstRow: 0 }];
 }
 
 /** How a matrix is stored whose tensors have one type. */
-export function matrixType({ precision, parts }: MatrixSpec, types: WeightTypes): PackedType {
+export function matrixType({ precision, parts }: MatrixSpec, types: WeightTypes): MatrixType {
   if (precision === 'f32' || precision === 'mxfp4') return precision;
   const type = typeOfTensor(types, parts.find(({ tensor }) => tensor !== undefined)?.tensor);
   return precision === 'unquantised' && isQuantised(type) ? 'f16' : type;

@@ -1,4 +1,4 @@
-import type { MatrixType, PackedType } from '../../../shaders/linear/pack.js';
+import type { MatrixType } from '../../../shaders/linear/pack.js';
 
 /**
  * What a model's matrices are stored as on GPUs: all as one type, or each as what the checkpoint's tensors, here by name, say. Plain data,
@@ -14,7 +14,7 @@ export interface MixedTypes {
 }
 
 export interface TypeBytes {
-  readonly type: PackedType;
+  readonly type: MatrixType;
   readonly bytes: number;
 }
 

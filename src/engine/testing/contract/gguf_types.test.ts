@@ -6,6 +6,8 @@ import type { WritableType } from '../../../loader/gguf/testing/quantise.js';
 import { matrixShape, openGguf, openSource } from '../../../loader/index.js';
 import { type GgufOptions, modelToGguf } from '../../../model/testing/gguf/model.js';
 import { makeRandomModel } from '../../../model/testing/random_model.js';
+import { familyLogits } from '../../../model/testing/reference/families.js';
+import { mergedWeights, randomAdapter } from '../../../model/testing/random_adapter.js';
 import { referenceLogits, type ReferenceTensor } from '../../../model/testing/reference/reference.js';
 import { weightBytes } from '../../../model/weights/model_map.js';
 import { mixtureText } from '../../../model/weights/weight_types.js';
@@ -53,7 +55,14 @@ async function fileOf(types: Types, config: Record<string, unknown> = small, fac
   const weights = new Map<string, ReferenceTensor>();
   for (const [name, { shape }] of reader.index.tensors)
     weights.set(name, { shape: [...shape], data: await reader.readRows(name, 0, matrixShape({ shape }).rows) });
-  return { file, weights, config: model.config, index: reader.index };
+  const raw = JSON.parse(new TextDecoder().decode(random.files.get('config.json'))) as Record<string, unknown>;
+  // Whose vectors files have otherwise.
+  const matrices = [...weights].filter(([, { shape }]) => shape.length === 2);
+  const logits = (tokens: readonly number[]): Float64Array[] =>
+    model.config.layers.some(({ attention }) => attention.kind === 'delta')
+      ? familyLogits(raw, new Map([...random.weights, ...matrices]), tokens)
+      : referenceLogits(model.config, weights, tokens);
+  return { file, weights, logits, config: model.config, index: reader.index };
 }
 
 async function logitsOf(file: File, options: LoadOptions = {}) {
@@ -87,12 +96,25 @@ const deepseek = {
   first_k_dense_replace: 1,
 };
 
+/** Gated delta rules: a matrix of six tensors' rows. */
+const delta = {
+  ...wide,
+  model_type: 'qwen3_5_text',
+  head_dim: 64,
+  intermediate_size: 256,
+  layer_types: ['linear_attention', 'full_attention'],
+  linear_num_key_heads: 6,
+  linear_num_value_heads: 6,
+  linear_key_head_dim: 24,
+  linear_value_head_dim: 128,
+  linear_conv_kernel_dim: 4,
+};
+
 const mixtures: readonly (readonly [name: string, types: Types, most: string, config: Record<string, unknown>])[] = [
   ['Q4_0', { '': 'Q4_0' }, 'q4', small],
   ['Q8_0', { '': 'Q8_0' }, 'q8', small],
   [
     'Q5_0 and IQ4_NL',
-    // Gate and up of several types, which q8 holds.
     {
       'blk.0.ffn_up': 'Q8_0',
       'blk.1.ffn_up': 'Q4_0',
@@ -155,6 +177,59 @@ const mixtures: readonly (readonly [name: string, types: Types, most: string, co
     'q4_k',
     deepseek,
   ],
+  [
+    // Where biases begin that can't be bound there.
+    'Q4_K with gates, ups, queries, keys and values of other types, and biases',
+    {
+      'blk.0.attn_output': 'Q8_0',
+      'blk.1.attn_output': 'Q8_0',
+      'blk.0.attn_k': 'Q5_K',
+      'blk.0.attn_v': 'Q6_K',
+      'blk.1.attn_v': 'IQ4_XS',
+      'blk.0.ffn_up': 'Q5_K',
+      'blk.1.ffn_gate': 'F16',
+      'blk.1.ffn_up': 'Q6_K',
+      '': 'Q4_K',
+    },
+    'q4_k',
+    { ...wide, head_dim: 48, attention_bias: true, mlp_bias: true, intermediate_size: 768 + 256 },
+  ],
+  [
+    'Q4_K with Q5_K, IQ4_XS and Q6_K, latent attention, and gates and ups of experts',
+    {
+      'blk.0.attn_k_b': 'Q8_0',
+      'blk.1.attn_k_b': 'Q8_0',
+      'blk.0.attn_kv_a_mqa': 'Q6_K',
+      'blk.1.attn_q_a': 'Q5_K',
+      'blk.1.ffn_gate_exps': 'IQ4_XS',
+      'blk.1.ffn_up_exps': 'Q5_K',
+      'blk.1.ffn_up_shexp': 'Q6_K',
+      '': 'Q4_K',
+    },
+    'q4_k',
+    deepseek,
+  ],
+  [
+    'Q4_K with Q5_K, Q8_0 and F32, gated delta rules',
+    {
+      'blk.0.ssm_conv1d': 'F32',
+      'blk.0.ssm_beta': 'F32',
+      'blk.0.ssm_alpha': 'Q8_0',
+      'blk.0.attn_gate': 'Q5_K',
+      'blk.1.ffn_up': 'Q5_K',
+      '': 'Q4_K',
+    },
+    'q4_k',
+    delta,
+  ],
+  ['MXFP4', { 'blk.1.ffn_up': 'Q8_0', 'blk.1.attn_q': 'Q5_0', '': 'MXFP4' }, 'mxfp4', small],
+  [
+    'MXFP4 with Q8_0, latent attention, and ups of experts',
+    { 'blk.0.attn_k_b': 'Q8_0', 'blk.1.attn_k_b': 'Q8_0', 'blk.1.ffn_up_exps': 'Q8_0', '': 'MXFP4' },
+    'mxfp4',
+    deepseek,
+  ],
+  ['NVFP4, gated delta rules', { 'blk.0.ssm_conv1d': 'F32', token_embd: 'Q8_0', '': 'NVFP4' }, 'nvfp4', delta],
   ['Q3_K', { '': 'Q3_K' }, 'q3_k', wide],
   [
     // As llama-quantize mixes a file of Q2_K.
@@ -241,8 +316,19 @@ const stacked = {
   '': 'Q8_0',
 } as const;
 
+const MIXERS: Readonly<Record<string, string>> = {
+  in_proj_qkv: 'attn_qkv',
+  in_proj_z: 'attn_gate',
+  in_proj_b: 'ssm_beta',
+  in_proj_a: 'ssm_alpha',
+  out_proj: 'ssm_out',
+};
+
 /** The tensor of a file that has a checkpoint's, and which expert of it that is. */
 function storedAs(name: string): readonly [stored: string, expert: number] | undefined {
+  const [, mixer, mixes] = /^model\.layers\.(\d)\.linear_attn\.(\w+)\.weight$/.exec(name) ?? [];
+  const mixed = mixes && MIXERS[mixes];
+  if (mixed) return [`blk.${mixer}.${mixed}.weight`, 0];
   const [, layer, expert = '0', half, part] =
     /^model\.layers\.(\d)\.(?:mlp\.experts\.(\d+)|(self_attn|mlp))\.(\w+)_proj\.weight$/.exec(name) ?? [];
   if (part === undefined) return name === 'lm_head.weight' ? ['output.weight', 0] : undefined;
@@ -253,8 +339,10 @@ function storedAs(name: string): readonly [stored: string, expert: number] | und
 test.each<[string, Types, Record<string, unknown>]>([
   ['of matrices', dense, wide],
   ['of experts', stacked, deepseek],
+  // b and a of 6 heads, of 3 on each of two ranks.
+  ['of gated delta rules', { 'blk.0.ssm_conv1d': 'F32', ...dense }, delta],
 ])("NVFP4's factors %s multiply their own numbers", { timeout: 120_000 }, async (_, types, config) => {
-  const { file, index, weights, config: read } = await fileOf(types, config, someFactors);
+  const { file, index, weights, logits } = await fileOf(types, config, someFactors);
   const bytes = new Uint8Array(await file.arrayBuffer());
   const source = await openSource([file]);
   const { tensors } = await openGguf(source, source.gguf!);
@@ -272,7 +360,7 @@ test.each<[string, Types, Record<string, unknown>]>([
   }
   expect(scaled).toBeGreaterThan(10);
   const { rows, tokens } = await logitsOf(file);
-  const expected = referenceLogits(read, weights, tokens);
+  const expected = logits(tokens);
   const largest = Math.max(...expected.flatMap((row) => [...row].map(Math.abs)));
   const worst = Math.max(...rows.flatMap((row, i) => [...row].map((x, id) => Math.abs(x - expected[i]![id]!))));
   expect(worst / largest).toBeLessThan(config === deepseek ? 1e-3 : 1e-5);
@@ -281,9 +369,9 @@ test.each<[string, Types, Record<string, unknown>]>([
 
 describe("a file's own numbers, whatever its types", { timeout: 120_000 }, () => {
   test.each(drawn(mixtures, 4, 'mixtures of blocks'))('%s', async (_, types, most, given) => {
-    const { file, weights, config, index } = await fileOf(types, given);
+    const { file, logits, config, index } = await fileOf(types, given);
     const { rows, tokens, info } = await logitsOf(file);
-    const expected = referenceLogits(config, weights, tokens);
+    const expected = logits(tokens);
     const largest = Math.max(...expected.flatMap((row) => [...row].map(Math.abs)));
     const worst = Math.max(...rows.flatMap((row, i) => [...row].map((x, id) => Math.abs(x - expected[i]![id]!))));
     // What latent attention is absorbed in is f16.
@@ -302,7 +390,38 @@ describe("a file's own numbers, whatever its types", { timeout: 120_000 }, () =>
   });
 });
 
-test('tensors that a matrix is made of have one type, the smallest that holds all of them', async () => {
+test.each(
+  drawn(
+    mixtures.filter(([name]) => /other types|of experts$/.test(name)),
+    1,
+    'adapted mixtures',
+  ),
+)('adapters add to matrices of several types: %s', { timeout: 120_000 }, async (_, types, __, given) => {
+  const { file, weights, config } = await fileOf(types, given);
+  const own = randomAdapter(
+    { weights },
+    { seed: 3, targets: /\.(mlp|self_attn)\.(?!kv_b)[\w.]+_proj(_with_mqa)?\.weight$/ },
+  );
+  const adapters = { own: [...own.files].map(([name, bytes]) => new File([bytes], name)) };
+  const prompt = Array.from({ length: 20 }, (_unused, i) => (i * 37 + 11) % 96);
+  const expected = referenceLogits(config, mergedWeights(weights, own, 2), prompt);
+  const largest = Math.max(...expected.flatMap((row) => [...row].map(Math.abs)));
+  const rowsOf = async (options: LoadOptions) => {
+    const model = await load([file], { adapter, adapters, ...options });
+    try {
+      // The last six as if generated.
+      return [...(await model.logits(prompt, { all: true, adapter: 'own', promptLength: 14 })).rows];
+    } finally {
+      await model.dispose();
+    }
+  };
+  const rows = await rowsOf({});
+  const worst = Math.max(...rows.flatMap((row, i) => [...row].map((x, id) => Math.abs(x - expected[i]![id]!))));
+  expect(worst / largest).toBeLessThan(given === deepseek ? 1e-3 : 1e-4);
+  expect(await rowsOf({ plan: 'tp', ranks: 2, virtualRanks: true })).toEqual(rows);
+});
+
+test("a matrix's tensors keep the types that they have", async () => {
   const typesOf = async (mixture: string) => {
     const { config, index } = await fileOf(mixtures.find(([name]) => name === mixture)![1]);
     const types = storedTypes(index, config);
@@ -312,17 +431,18 @@ test('tensors that a matrix is made of have one type, the smallest that holds al
   const of = await typesOf('Q4_0, Q8_0 and F16');
   const attention = (layer: number): string[] =>
     ['q', 'k', 'v'].map((x) => of(`model.layers.${layer}.self_attn.${x}_proj`));
-  // They are projected by type.
   expect(attention(0)).toEqual(['q4', 'q8', 'q4']);
   expect(attention(1)).toEqual(['q4', 'q4', 'f16']);
-  expect(['gate', 'up', 'down'].map((x) => of(`model.layers.0.mlp.${x}_proj`))).toEqual(['q8', 'q8', 'f16']);
+  expect(['gate', 'up', 'down'].map((x) => of(`model.layers.0.mlp.${x}_proj`))).toEqual(['q4', 'q8', 'f16']);
   expect([of('model.embed_tokens'), of('lm_head'), of('model.layers.1.mlp.up_proj')]).toEqual(['f16', 'q8', 'q4']);
   const kept = await typesOf('Q5_0 and IQ4_NL');
-  for (const [layer, down] of ['q5_0', 'iq4_nl'].entries())
-    expect(['gate', 'up', 'down'].map((x) => kept(`model.layers.${layer}.mlp.${x}_proj`))).toEqual(['q8', 'q8', down]);
+  for (const [layer, own] of ['q5_0', 'iq4_nl'].entries()) {
+    const up = layer === 0 ? 'q8' : 'q4';
+    expect(['gate', 'up', 'down'].map((x) => kept(`model.layers.${layer}.mlp.${x}_proj`))).toEqual([own, up, own]);
+  }
 });
 
-test('blocks that no type holds become q8, others stay what they are, a file of floats has one type', async () => {
+test('blocks stay what they are, a file of floats has one type', async () => {
   const typesIn = async (types: Types) => {
     const { config, index } = await fileOf(types, {
       ...small,
@@ -332,8 +452,8 @@ test('blocks that no type holds become q8, others stay what they are, a file of 
     });
     return storedTypes(index, config);
   };
-  expect(await typesIn({ '': 'MXFP4' })).toBe('q8');
-  expect(await typesIn({ output: 'MXFP4', '': 'Q4_0' })).toEqual({ most: 'q4', others: { 'lm_head.weight': 'q8' } });
+  expect(await typesIn({ '': 'MXFP4' })).toBe('mxfp4');
+  expect(await typesIn({ output: 'MXFP4', '': 'Q4_0' })).toEqual({ most: 'q4', others: { 'lm_head.weight': 'mxfp4' } });
   for (const type of drawn(KEPT_TYPES, 8, 'kept types'))
     expect(await typesIn({ '': type.toUpperCase() as WritableType })).toBe(type);
   expect(await typesIn({ token_embd: 'F32', '': 'BF16' })).toBe('f16');

@@ -45,8 +45,6 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
   const { bias, heads, headDim, rope, qkNorm, sinks = false, gated = false, keysAreValues = false } = config;
   const shares = config.sharesKv !== undefined;
   const attends = queryHeads.length > 0;
-  // Where a bias may be bound from.
-  const splits = headDim % 64 === 0;
   const pairs = rope?.interleaved && pairsInHalves(headDim, 0, rope.dims);
   const order = rope?.interleaved === 'by axis' ? axesInHalves(headDim) : pairs || undefined;
   /** Rows of some heads of a tensor of `all`. */
@@ -89,7 +87,7 @@ export function gqaSpecs(context: LayerContext, config: GqaConfig, names: GqaNam
     kind: 'gqa',
     queryHeads,
     kvHeads,
-    qkv: attends ? context.matrix('qkv', hiddenSize, [...qkv, ...zeros(sinkParts)], { splits }) : undefined,
+    qkv: attends ? context.matrix('qkv', hiddenSize, [...qkv, ...zeros(sinkParts)]) : undefined,
     qkvBias: attends && (bias.q || sinks) ? context.vector('qkv_bias', [...qkvBias, ...sinkParts]) : undefined,
     qNorm: headNorm('q_norm', names.qNorm),
     kNorm: shares ? undefined : headNorm('k_norm', names.kNorm),

@@ -4,10 +4,12 @@
  */
 
 import { takesBytes } from '../../../../shaders/linear/fast/fast.js';
+import { outputGate } from '../../../../shaders/attention/output_gate/index.js';
 import { linear, type LinearRowsProblem } from '../../../../shaders/linear/linear/index.js';
 import { linearAddNorm } from '../../../../shaders/linear/linear_add_norm/index.js';
 import { linearMerge, type LinearMergeProblem } from '../../../../shaders/linear/linear_merge/index.js';
 import { linearTiled } from '../../../../shaders/linear/linear_tiled/index.js';
+import { known } from '../../../base/errors.js';
 import { alignUp } from '../../../base/math.js';
 import type { Buffer, Device, Tensor } from '../../../gpu/index.js';
 import type { Activation } from '../../config/model_config.js';
@@ -16,7 +18,7 @@ import type { Half, StageContext } from '../layer.js';
 import { type Norm, recordNorm } from '../norm.js';
 import type { Added } from '../residual.js';
 import { normedOf, type RowBuffers } from '../rows.js';
-import { type Matrix, shardTensors } from '../../weights/matrix.js';
+import { type Matrix, type MatrixShard, shardTensors } from '../../weights/matrix.js';
 import { ONE_SEGMENT, tileRows } from '../roles.js';
 import type { HeldSegments } from '../../shape.js';
 import type { RankRecorder } from '../world.js';
@@ -46,13 +48,15 @@ export interface Projection {
   readonly outOffset?: number;
   readonly epilogue?: 'none' | 'residual' | 'swiglu' | 'gelu';
   /** Of swiglu's gate; default 'silu'. */
-  readonly activation?: Activation;
+  readonly activation?: Activation | undefined;
   /** The sum (and bias) times this, before the residual is added; default 1. */
   readonly outScale?: number;
   /** Outputs y become outCap * tanh(y / outCap). */
   readonly outCap?: number | undefined;
   /** Other kernels read the normalised row too: don't fuse the norm. */
   readonly keepNormed?: boolean;
+  /** Of 'swiglu', f32 as `out`: where gate and up are of two types, gates lie here before they meet what they open. */
+  readonly gates?: Buffer | undefined;
   /** x is merged from these in steps of few chunks (`recordMerging`), whose `x` isn't read: a lone row's. */
   readonly merges?: Partials | undefined;
 }
@@ -103,7 +107,6 @@ function recordMatrix(
   const { norm } = io;
   const width = matrix.inFeatures;
   const fused = norm !== undefined && !io.keepNormed && fusesNorm(recorder.device, norm.config, role, rows, width);
-  const { epilogue = 'none' } = io;
   const whole = wholeProblem(rows, matrix, io);
   let { x } = io;
   let inBytes = false;
@@ -115,25 +118,42 @@ function recordMatrix(
     inBytes = alone && matrix.shards.every(({ type }) => takesBytes(traits, { ...whole, type }));
     recordNorm(recorder, norm, { rows, width, stride: io.xStride, inBytes }, io.x, x);
   }
-  const { activation } = io;
-  const gate = activation && { activation };
-  for (const shard of matrix.shards) {
+  const recordShard = (shard: MatrixShard, of: Projection): void => {
+    const { epilogue = 'none', activation, bias } = of;
     const problem = {
       ...whole,
+      ...(bias && biasRows(shard, of)),
       type: shard.type,
-      outFeatures: io.outFeatures ?? shard.rows,
-      outOffset: (io.outOffset ?? 0) + shard.firstRow,
+      outFeatures: of.outFeatures ?? shard.rows,
+      outOffset: (of.outOffset ?? 0) + shard.firstRow,
+      epilogue,
+      ...(activation && { activation }),
     };
-    const tensors = {
-      x,
-      ...shardTensors(shard),
-      bias: io.bias && biasOf(io.bias, shard.firstRow),
-      out: io.out,
-    };
-    if (role === 'prompt') recorder.dispatch(linearTiled, { ...problem, inBytes, epilogue, ...gate }, tensors);
-    else
-      recordGenerated(recorder, { ...problem, tileRows: tileRows(rows), epilogue, ...gate }, tensors, { ...io, fused });
+    const tensors = { x, ...shardTensors(shard), bias: bias && biasOf(bias, shard), out: of.out };
+    if (role === 'prompt') recorder.dispatch(linearTiled, { ...problem, inBytes }, tensors);
+    else recordGenerated(recorder, { ...problem, tileRows: tileRows(rows) }, tensors, { ...of, fused });
+  };
+  if (io.epilogue === 'swiglu' && matrix.shards.length > 1) recordHalves(recorder, rows, matrix, io, recordShard);
+  else for (const shard of matrix.shards) recordShard(shard, io);
+}
+
+/** Gate and up of two types, which one kernel can't read. */
+function recordHalves(
+  recorder: RankRecorder,
+  rows: number,
+  { shards }: Matrix,
+  io: Projection,
+  recordShard: (shard: MatrixShard, io: Projection) => void,
+): void {
+  const { out, outFeatures, outStride: stride, activation = 'silu' } = io;
+  const gate = known(io.gates, 'buffer of gates');
+  for (const [half, shard] of shards.entries()) {
+    const to = { out: half === 0 ? gate : out, outOffset: -shard.firstRow };
+    recordShard(shard, { ...io, ...to, epilogue: 'none', activation: undefined });
   }
+  const width = known(outFeatures, 'width of gates');
+  const shape = { width, stride, gateStride: stride, gateOffset: 0, by: activation };
+  recorder.dispatch(outputGate, { rows, ...shape }, { gate, x: out });
 }
 
 /** A shard's outputs of generated rows. */
@@ -205,5 +225,14 @@ export const inputOf = (
   { input, before }: Half<unknown>,
 ): Pick<Projection, 'x' | 'adds' | 'norm'> => (input ? { x: input } : { ...residual.take(), norm: before });
 
-const biasOf = (bias: Buffer, firstRow: number): Tensor =>
-  firstRow === 0 ? bias : { buffer: bias, offset: firstRow * 4, size: bias.size - firstRow * 4 };
+/** Whether a bias can be bound from a shard's first row on: at 256 bytes. */
+const isBound = ({ firstRow }: MatrixShard): boolean => firstRow % 64 === 0;
+
+/** Where it can't, the kernel finds the shard's in it. */
+const biasRows = (shard: MatrixShard, { biasStride = 0 }: Projection) =>
+  isBound(shard) ? {} : { biasStride, biasOffset: shard.firstRow };
+
+const biasOf = (bias: Buffer, shard: MatrixShard): Tensor => {
+  const offset = isBound(shard) ? shard.firstRow * 4 : 0;
+  return offset === 0 ? bias : { buffer: bias, offset, size: bias.size - offset };
+};

@@ -73,19 +73,21 @@ export class DenseMlp implements MlpProgram {
       readonly opens?: boolean;
     },
   ) {
-    const { role, scratch } = rows;
     const { name, width, opens = false } = of;
     this.gathered = gatheringPlaces(stage.topology) > 0 ? new GatheredRows(stage, rows) : undefined;
     const most = this.gathered?.rows ?? rows.rows;
     const stride = activationStride(width);
-    const floats = (what: string, count: number): Buffer => scratch.createBuffer(`${role} ${what}`, count * 4);
-    this.#hidden = floats(paddedName(`${name} hidden`, width), most * stride);
-    this.#gates = opens ? floats(`${name} gates`, most * GATE_STRIDE) : undefined;
+    this.#hidden = this.#floats(paddedName(`${name} hidden`, width), most * stride);
+    this.#gates = opens ? this.#floats(`${name} gates`, most * GATE_STRIDE) : undefined;
     this.down = new RowParallelLinear(stage, rows, {
       name,
       cut: 'mlp',
       gathered: this.gathered,
     });
+  }
+
+  #floats(what: string, count: number): Buffer {
+    return this.rows.scratch.createBuffer(`${this.rows.role} ${what}`, count * 4);
   }
 
   /** The half of a dense layer. */
@@ -139,6 +141,8 @@ export class DenseMlp implements MlpProgram {
       out: hidden,
       outStride: stride,
       ...(kind === 'plain' ? { epilogue: 'gelu' } : { epilogue: 'swiglu', outFeatures: width }),
+      gates:
+        kind === 'gated' && gateUp.shards.length > 1 ? this.#floats('gates of hidden', hidden.size / 4) : undefined,
       activation,
     });
     const gates = this.#gates;

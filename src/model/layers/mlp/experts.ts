@@ -12,8 +12,8 @@ import {
 import { expertLinearTiled } from '../../../../shaders/moe/expert_linear_tiled/index.js';
 import { moeSort } from '../../../../shaders/moe/moe_sort/index.js';
 import { decodesBytes } from '../../../../shaders/linear/fast/fast.js';
-import type { PackedType } from '../../../../shaders/linear/pack.js';
-import { besideAt, type Matrix } from '../../weights/matrix.js';
+import type { MatrixType } from '../../../../shaders/linear/pack.js';
+import { besideAt, type Matrix, type MatrixShard } from '../../weights/matrix.js';
 import { moeCombine } from '../../../../shaders/moe/moe_combine/index.js';
 import { moeRoute } from '../../../../shaders/moe/moe_route/index.js';
 import { known } from '../../../base/errors.js';
@@ -434,7 +434,7 @@ class ExpertProgram implements MlpProgram {
     recorder.dispatch(expertLinearCombine, this.#sumOf(type, this.#beside(weights)?.down), tensors);
   }
 
-  #sumOf(type: PackedType, shared?: SharedDown) {
+  #sumOf(type: MatrixType, shared?: SharedDown) {
     const { stage, config } = this.of.alike;
     const { expertsPerToken: topK, numExperts: experts, width, bias = false } = config;
     const out = { outFeatures: stage.config.hiddenSize, outStride: stage.hiddenStride };
@@ -445,7 +445,7 @@ class ExpertProgram implements MlpProgram {
   /** With what rows' adapters add as biases of theirs. */
   #withAdapters(
     recorder: RankRecorder,
-    matrix: Matrix<PackedType>,
+    matrix: Matrix,
     io: ExpertProjection,
     here: { readonly topK: number; readonly first: number; readonly count: number },
     outFeatures: number,
@@ -464,7 +464,7 @@ class ExpertProgram implements MlpProgram {
   #recordLinear(
     recorder: RankRecorder,
     weights: ExpertWeights,
-    matrix: Matrix<PackedType> | undefined,
+    matrix: Matrix | undefined,
     of: ExpertProjection,
   ): void {
     if (!matrix) return;
@@ -474,16 +474,18 @@ class ExpertProgram implements MlpProgram {
     const here = { topK: expertsPerToken, first, count: end - first };
     const { x, out, norm, bias, ...shape } = this.#withAdapters(recorder, matrix, of, here, rowsPerExpert);
     for (const shard of matrix.shards) {
+      const { biasFirst, expertCount, half } = expertsOf(matrix, shard, rowsPerExpert);
       const problem = {
         ...shape,
+        ...(half && { epilogue: half }),
         rows: this.#most,
         topK: expertsPerToken,
         experts: numExperts,
-        type: matrix.type,
-        expertFirst: first + shard.firstRow / rowsPerExpert,
-        expertCount: shard.rows / rowsPerExpert,
+        type: shard.type,
+        expertFirst: first + biasFirst,
+        expertCount,
         bias: bias !== undefined,
-        biasFirst: shard.firstRow / rowsPerExpert,
+        biasFirst,
       };
       const tensors = { x, weight: shard.weight, scale: shard.scale, bias, out };
       if (norm && this.#choosesIn(weights)) {
@@ -506,4 +508,17 @@ class ExpertProgram implements MlpProgram {
       }
     }
   }
+}
+
+/** What a shard holds of the experts. Where gate and up are of two types all gates stand before all ups. */
+function expertsOf(
+  { type, outFeatures, shards }: Matrix,
+  { firstRow, rows }: MatrixShard,
+  rowsPerExpert: number,
+): { readonly biasFirst: number; readonly expertCount: number; readonly half?: 'gate' | 'up' } {
+  if (shards.every((shard) => shard.type === type))
+    return { biasFirst: firstRow / rowsPerExpert, expertCount: rows / rowsPerExpert };
+  const each = rowsPerExpert / 2;
+  const first = (firstRow % (outFeatures / 2)) / each;
+  return { biasFirst: first, expertCount: rows / each, half: firstRow < outFeatures / 2 ? 'gate' : 'up' };
 }

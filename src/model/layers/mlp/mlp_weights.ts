@@ -6,7 +6,6 @@ import { type ExpertNames, type GatedMlpNames, numbered, type PlainMlpNames } fr
 import { type HeldSegments, holdSegments, type Span, spanLength } from '../../shape.js';
 import {
   allRows,
-  type ExpertsSpec,
   type Loaded,
   type MatrixSpec,
   type Part,
@@ -80,8 +79,8 @@ export interface ExpertSpecs {
   /** Experts of the matrices below, by the model's numbers. */
   readonly experts: Span;
   /** Expert by expert: gate rows, then up rows, each padded to 32; undefined where there are no experts. The shared ones' lie behind. */
-  readonly expertsGateUp: ExpertsSpec | undefined;
-  readonly expertsDown: ExpertsSpec | undefined;
+  readonly expertsGateUp: MatrixSpec | undefined;
+  readonly expertsDown: MatrixSpec | undefined;
   /** Of the rows of each. */
   readonly routerBias: VectorSpec | undefined;
   readonly gateUpBias: VectorSpec | undefined;
@@ -122,7 +121,7 @@ export function expertSpecs(context: LayerContext, config: ExpertsConfig, names:
     parts: readonly Part[],
     rows: number,
     beside: MatrixSpec | undefined,
-  ): ExpertsSpec | undefined =>
+  ): MatrixSpec | undefined =>
     parts.length > 0
       ? context.matrix(what, inFeatures, parts, {
           granule: ceilDiv(rows, GATE_UP_PAD),
