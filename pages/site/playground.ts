@@ -14,10 +14,14 @@ const NUMBERS = ['temperature', 'topP', 'topK', 'maxTokens', 'seed'] as const;
 const USUAL = 'Why is the sky blue?';
 const EXAMPLE = `${STORY} ${QUESTIONS[0].question}`;
 
+/** What the fields hold, by their names. */
+const textsOf = (form: HTMLFormElement): [string, string][] =>
+  [...new FormData(form)].map(([name, value]) => [name, typeof value === 'string' ? value : '']);
+
 /** What is asked: what `generate` takes. @throws SyntaxError for a schema that is no JSON */
 function readAsked(form: HTMLFormElement): readonly [{ readonly messages: readonly ChatMessage[] }, GenerateOptions] {
-  const data = new FormData(form);
-  const of = (name: string): string => String(data.get(name) ?? '').trim();
+  const texts = new Map(textsOf(form));
+  const of = (name: string): string => (texts.get(name) ?? '').trim();
   const [system, schema] = [of('system'), of('schema')];
   const messages: ChatMessage[] = [{ role: 'user', content: of('prompt') }];
   if (system !== '') messages.unshift({ role: 'system', content: system });
@@ -70,7 +74,7 @@ export function startPlayground(choice: HTMLSelectElement): void {
   const keep = (): void => {
     show();
     const state = new URLSearchParams({ model: choice.value });
-    for (const [name, value] of new FormData(form)) if (value !== '') state.set(name, String(value));
+    for (const [name, value] of textsOf(form)) if (value !== '') state.set(name, value);
     history.replaceState(null, '', PREFIX + String(state));
   };
   /** What the address asks, if it does: texts alone, which nothing runs before somebody says so. */
