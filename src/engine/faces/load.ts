@@ -6,7 +6,6 @@
 
 import { messageOf, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import type { AdapterRequest } from '../../gpu/index.js';
-import { catalogSampling } from '../../loader/hub/catalog.js';
 import { listCached, type Source } from '../../loader/index.js';
 import { checkWindowFits } from '../../model/compression/budgets.js';
 import { type ModelConfig, takesRows } from '../../model/config/model_config.js';
@@ -125,6 +124,10 @@ export async function load(
   });
 }
 
+/** A page that opens no GGUF file doesn't download the catalog. */
+const catalogSampling = async (file: string): Promise<RecommendedSampling> =>
+  (await import('../../loader/hub/catalog.js')).catalogSampling(file);
+
 /**
  * Opens a model's files and its ranks, with as many seats as the caller wants; without `join` there are no ranks but this machine's.
  * @throws as `load`
@@ -234,7 +237,7 @@ async function openParts(
     ...beside,
     ...text,
     name,
-    sampling: { ...catalogSampling(source.gguf), ...model.sampling },
+    sampling: { ...(source.gguf !== undefined && (await catalogSampling(source.gguf))), ...model.sampling },
     source,
     sentenceFiles: model.sentenceFiles,
     pooling: options.pooling,

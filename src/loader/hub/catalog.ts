@@ -42,7 +42,7 @@ export function catalogModel(word: string): CatalogModel | undefined {
 }
 
 /** What the makers of the model in a GGUF file recommend: most files don't say it. */
-export const catalogSampling = (file = ''): CatalogModel['sampling'] =>
+export const catalogSampling = (file: string): CatalogModel['sampling'] =>
   MODELS.find((model) => model.file === file.split('/').at(-1))?.sampling ?? {};
 
 export const catalogHubName = ({ id, revision, file }: CatalogModel): HubName => ({ repo: id, revision, file });
