@@ -81,8 +81,8 @@ test('the runtime is small: dependencies, WGSL and workers included', () => {
   // 250: a draft model, encoders beside GGUF files, prefixes that sites ship, a server's slots;
   // 240: latent and recurrent layers' kernels come with such models; 242: sums of ranks in trees, rows for a model's own head;
   // 243: prompts with recordings, drafts of several requests in one step; 244: lanes of copies that move, biases of convolutions;
-  // 245: Mixtral, a few rows in one dispatch.
-  expect(kilobytes).toBeLessThan(246);
+  // 245: Mixtral, a few rows in one dispatch; 246: types of their own for all that one layer has, adapters of embeddings.
+  expect(kilobytes).toBeLessThan(247.5);
   const [, claimed] = /(\d+) kB of plain ES modules/.exec(readFileSync('pages/index.html', 'utf8'))!;
   expect(kilobytes).toBeLessThan(Number(claimed));
 });
@@ -107,7 +107,7 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   // 264: sound; 270: Mamba-2, lanes that move; 271: YaRN, a few rows in one dispatch; 274: rows without an encoder, encoders with windows.
   // Of forms 85: unevaluatedProperties.
   expect(gzipped(GRAMMARS) / 1000).toBeLessThan(86);
-  expect(gzipped([WORKER_TEXT]) / 1000).toBeLessThan(275);
+  expect(gzipped([WORKER_TEXT]) / 1000).toBeLessThan(277);
   for (const name of [
     'serving_model',
     'gguf_files',
