@@ -125,7 +125,6 @@ export class SplitkvChat extends Base {
   #turns = new TurnNames();
   /** What was kept before has been read: more that comes is another tab's. */
   #hasKept = false;
-  /** True where the picker set the attribute `weights`, because wider weights wouldn't fit. */
   #opening = false;
   #opened: string | readonly File[] | undefined;
   /** What the session was told to open has been closed, or there was nothing yet. */

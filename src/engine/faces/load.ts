@@ -124,10 +124,6 @@ export async function load(
   });
 }
 
-/** A page that opens no GGUF file doesn't download the catalog. */
-const catalogSampling = async (file: string): Promise<RecommendedSampling> =>
-  (await import('../../loader/hub/catalog.js')).catalogSampling(file);
-
 /**
  * Opens a model's files and its ranks, with as many seats as the caller wants; without `join` there are no ranks but this machine's.
  * @throws as `load`
@@ -196,6 +192,9 @@ async function openParts(
   const text = await openTokenizer(model);
   if (text.noTokenizer) onWarning?.(`token ids only, no text: ${text.noTokenizer.message}`);
   const { facts, name } = model;
+  // Before there are ranks that a failure would leave behind; a page that opens no GGUF file doesn't download the catalog.
+  const usual =
+    source.gguf === undefined ? {} : (await import('../../loader/hub/catalog.js')).catalogSampling(source.gguf);
   const draft = await findDraft(opening, onWait, model, text);
   const profileOf: ProfileOf = async (...of) => {
     const { modelProfile } = await import('./model_profile.js');
@@ -237,7 +236,7 @@ async function openParts(
     ...beside,
     ...text,
     name,
-    sampling: { ...(source.gguf !== undefined && (await catalogSampling(source.gguf))), ...model.sampling },
+    sampling: { ...usual, ...model.sampling },
     source,
     sentenceFiles: model.sentenceFiles,
     pooling: options.pooling,

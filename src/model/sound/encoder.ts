@@ -3,6 +3,7 @@
  * they are, sound_specs.ts what they load. Loaded by `import()`, as few models have one.
  */
 
+import { PREFILL_TILE_ROWS } from '../../../shaders/attention/attention_prefill/index.js';
 import { clip } from '../../../shaders/linear/clip/index.js';
 import { lightConv } from '../../../shaders/sound/light_conv/index.js';
 import { relativeAttention } from '../../../shaders/sound/relative_attention/index.js';
@@ -20,11 +21,9 @@ import type { RankStep } from '../layers/world.js';
 import type { Matrix } from '../weights/matrix.js';
 import type { Loaded } from '../weights/weight_map.js';
 import { type LoadWeightsOptions, loadSpecs } from '../weights/weight_loader.js';
-import { mostOf, type WeightTypes } from '../weights/weight_types.js';
+import { encoderType, type WeightTypes } from '../weights/weight_types.js';
 import { CLIPPED, type SoundSpecs, soundSpecs } from './sound_specs.js';
 
-/** Rows of prompts come in tiles of so many. */
-const TILE_ROWS = 16;
 /** Of what has no bounds. */
 const UNBOUNDED = 3.4e38;
 
@@ -40,7 +39,7 @@ export async function loadSoundEncoder(
   types: WeightTypes,
   options: LoadWeightsOptions,
 ): Promise<SoundEncoder> {
-  const type = mostOf(types) === 'f32' ? 'f32' : 'f16';
+  const type = encoderType(types);
   const { loaded, bytes } = await loadSpecs(device, reader, type, soundSpecs(sound, textWidth), options);
   return new SoundEncoder(device, sound, textWidth, loaded, bytes);
 }
@@ -101,7 +100,7 @@ export class SoundEncoder {
     const { device, sound, textWidth, loaded } = this;
     const { hiddenSize: hidden, channels, eps, outSize } = sound;
     const [lines, most] = [MOST_FRAMES / 2, soundRows(MOST_FRAMES)];
-    const rows = alignUp(most, TILE_ROWS);
+    const rows = alignUp(most, PREFILL_TILE_ROWS);
     const buffer = (what: string, elements: number): Buffer => device.createBuffer(`sound ${what}`, elements * 4);
     const frames = buffer('frames', MOST_FRAMES * MEL_BINS);
     const counts = buffer('counts', 2);
@@ -145,7 +144,7 @@ export class SoundEncoder {
   #workspace(rows: number, buffer: (what: string, elements: number) => Buffer): Workspace {
     const { device, sound } = this;
     const { hiddenSize: hidden, keys } = sound;
-    const places = alignUp(keys, TILE_ROWS);
+    const places = alignUp(keys, PREFILL_TILE_ROWS);
     const positions = buffer('positions', places * hidden);
     device.write(positions, 0, positionRows(places, hidden));
     const unbounded = buffer('no bounds', 4 * CLIPPED.length);
@@ -197,7 +196,7 @@ export class SoundEncoder {
       const to = { out: wide, outStride: 3 * hidden, outOffset: at * hidden };
       project(`self_attn.${name}_proj`, nth(attention.parts, at), { ...fromNormed, ...to });
     }
-    const places = alignUp(keys, TILE_ROWS);
+    const places = alignUp(keys, PREFILL_TILE_ROWS);
     recorder.viewing(
       () => places,
       () =>
@@ -239,7 +238,7 @@ export class SoundEncoder {
     device.write(made.frames, 0, Float32Array.from(frames));
     device.write(made.counts, 0, Uint32Array.of(count, this.#lines[0]));
     const submits = (this.#submits ??= new Submits(device));
-    const step = { rows: [alignUp(rows, TILE_ROWS)], chunks: 1 };
+    const step = { rows: [alignUp(rows, PREFILL_TILE_ROWS)], chunks: 1 };
     await submits.submit(await made.program.run(device.gpu.createCommandEncoder(), step, { submits }));
     const stride = activationStride(textWidth);
     const stored = new Float32Array(await device.read(made.out, 0, rows * stride * 4));

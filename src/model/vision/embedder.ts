@@ -1,3 +1,4 @@
+import { PREFILL_TILE_ROWS } from '../../../shaders/attention/attention_prefill/index.js';
 import { alignUp, ceilDiv } from '../../base/math.js';
 import { type Buffer, type Device, type Program, Recorder, Submits } from '../../gpu/index.js';
 import type { TensorReader } from '../../loader/index.js';
@@ -11,12 +12,9 @@ import type { RankStep } from '../layers/world.js';
 import type { Matrix } from '../weights/matrix.js';
 import type { Loaded } from '../weights/weight_map.js';
 import { type LoadWeightsOptions, loadSpecs } from '../weights/weight_loader.js';
-import { mostOf, type WeightTypes } from '../weights/weight_types.js';
+import { encoderType, type WeightTypes } from '../weights/weight_types.js';
 import { type EmbedderSpecs, embedderSpecs } from './embedder_specs.js';
 import { placeRows, readPlaces } from './places.js';
-
-/** Rows of prompts come in tiles of so many. */
-const TILE_ROWS = 16;
 
 /** Matrices as of encoders: f32 where the decoder's are, otherwise f16. @throws as `loadModelWeights` */
 export async function loadEmbedder(
@@ -27,7 +25,7 @@ export async function loadEmbedder(
   types: WeightTypes,
   options: LoadWeightsOptions,
 ): Promise<Embedder> {
-  const type = mostOf(types) === 'f32' ? 'f32' : 'f16';
+  const type = encoderType(types);
   const { loaded, bytes } = await loadSpecs(device, reader, type, embedderSpecs(of, textWidth), options);
   const places = 'frame' in of ? undefined : await readPlaces(reader, of, options.signal);
   return new Embedder(device, of, textWidth, loaded, places, bytes);
@@ -60,7 +58,7 @@ export class Embedder {
   ) {
     this.#width = 'frame' in of ? of.frame : 3 * of.patch ** 2;
     const most = 'frame' in of ? ceilDiv(SOUND_LIMITS.seconds * SAMPLE_RATE, of.frame) : patchesOf(of);
-    this.#most = alignUp(most, TILE_ROWS);
+    this.#most = alignUp(most, PREFILL_TILE_ROWS);
   }
 
   /** Records the program, once: all that it works in is allocated here. @throws SplitkvError `limit` where the adapter has no room */
@@ -118,7 +116,7 @@ export class Embedder {
       device.write(made.places, 0, padRows(own, hidden, activationStride(hidden)));
     }
     const submits = (this.#submits ??= new Submits(device));
-    const step = { rows: [alignUp(rows, TILE_ROWS)], chunks: 1 };
+    const step = { rows: [alignUp(rows, PREFILL_TILE_ROWS)], chunks: 1 };
     await submits.submit(await made.program.run(device.gpu.createCommandEncoder(), step, { submits }));
     const stride = activationStride(textWidth);
     const stored = new Float32Array(await device.read(made.out, 0, rows * stride * 4));

@@ -3,6 +3,7 @@
  * config/vision_config.ts says what they are, encoder_specs.ts what they load. Loaded by `import()`, as few models have one.
  */
 
+import { PREFILL_TILE_ROWS } from '../../../shaders/attention/attention_prefill/index.js';
 import { outputGate } from '../../../shaders/attention/output_gate/index.js';
 import { known } from '../../base/errors.js';
 import { nth, range } from '../../base/lists.js';
@@ -34,13 +35,10 @@ import { type RankStep, World } from '../layers/world.js';
 import { attentionSegments } from '../shape.js';
 import type { Loaded } from '../weights/weight_map.js';
 import { type LoadWeightsOptions, loadSpecs } from '../weights/weight_loader.js';
-import { mostOf, type WeightTypes } from '../weights/weight_types.js';
+import { encoderType, type WeightTypes } from '../weights/weight_types.js';
 import { type EncoderSpecs, encoderSpecs } from './encoder_specs.js';
 import { ClippedLinears } from './clipped.js';
 import { placeRows, readPlaces, turns } from './places.js';
-
-/** Rows of prompts come in tiles of so many. */
-const TILE_ROWS = 16;
 
 interface EncoderWeights {
   readonly vision: VisionConfig;
@@ -63,7 +61,7 @@ export async function loadEncoder(
   types: WeightTypes,
   options: LoadWeightsOptions,
 ): Promise<ImageEncoder> {
-  const type = mostOf(types) === 'f32' ? 'f32' : 'f16';
+  const type = encoderType(types);
   const { loaded, bytes } = await loadSpecs(device, reader, type, encoderSpecs(vision, textWidth), options);
   const places = await readPlaces(reader, vision, options.signal);
   return new ImageEncoder(device, { vision, textWidth, type, loaded, places }, bytes);
@@ -150,7 +148,7 @@ export class ImageEncoder {
     const { device } = this;
     const { vision, loaded, textWidth } = this.weights;
     const { tower, patch, merge, average, merger, places } = vision;
-    const rows = alignUp(this.#most, TILE_ROWS);
+    const rows = alignUp(this.#most, PREFILL_TILE_ROWS);
     const counts = device.createBuffer('image chunk_offsets', 8 + (vision.window ? 8 * this.#most : 0));
     const decoder = this.#layers(counts);
     if (loaded.bounds.length > 0) decoder.adapters = new ClippedLinears(loaded);
@@ -159,13 +157,13 @@ export class ImageEncoder {
     const made = imageRows(vision);
     const outStride = activationStride(rowWidth(vision, textWidth));
     const patches = device.createBuffer('image patches', rows * patchStride * 4);
-    const out = device.createBuffer('image rows', alignUp(made, TILE_ROWS) * outStride * 4);
+    const out = device.createBuffer('image rows', alignUp(made, PREFILL_TILE_ROWS) * outStride * 4);
     const recorder = new Recorder<RankStep>(device, 'image encoder');
     const { hiddenStride } = decoder;
     const shape = { rows, width: tower.hiddenSize, stride: hiddenStride };
     const normed = normedOf(buffers);
     const joined = { rows: made, width: hiddenStride * merge * merge, stride: hiddenStride * merge * merge };
-    const merged = merger && alignUp(made, TILE_ROWS) * activationStride(merger.width);
+    const merged = merger && alignUp(made, PREFILL_TILE_ROWS) * activationStride(merger.width);
     const inner = merged && device.createBuffer('image merged', merged * 4);
     const recordMerger = (level: number): void => {
       const { norm } = nth(loaded.mergers, level);
@@ -249,7 +247,7 @@ export class ImageEncoder {
     const { vision } = this.weights;
     const count = grid[0] * grid[1];
     const order = patchOrder(vision, grid);
-    const info = new Uint32Array(2 * alignUp(this.#most, TILE_ROWS)).fill(0xffffffff);
+    const info = new Uint32Array(2 * alignUp(this.#most, PREFILL_TILE_ROWS)).fill(0xffffffff);
     let position = 0;
     for (const [row, at] of order.entries()) if (at >= 0) info.set([position++, 0], 2 * row);
     device.write(rowInfo, 0, info);
@@ -283,7 +281,7 @@ export class ImageEncoder {
         0,
         placeRows(places, vision.places, vision.tower.hiddenSize, grid, patchOrder(vision, grid)),
       );
-    const step = { rows: [alignUp(rows, TILE_ROWS)], chunks: chunksOf(grid[0] * grid[1]) };
+    const step = { rows: [alignUp(rows, PREFILL_TILE_ROWS)], chunks: chunksOf(grid[0] * grid[1]) };
     const submits = (this.#submits ??= new Submits(device));
     await submits.submit(await made.program.run(device.gpu.createCommandEncoder(), step, { submits }));
     const outWidth = rowWidth(vision, weights.textWidth);

@@ -154,9 +154,7 @@ export const packedColumns = ({ inFeatures, segments }: MatrixSpec, type: Matrix
 
 export const paddedRows = ({ rows, padTo = 1 }: Part): number => alignUp(rows, padTo);
 
-const rowsOf = (parts: readonly Part[]): number => sum(parts.map(paddedRows));
-
-export const specRows = ({ parts }: Spec): number => rowsOf(parts);
+export const specRows = ({ parts }: Spec): number => sum(parts.map(paddedRows));
 
 export const vectorLength = (spec: VectorSpec): number => alignUp(specRows(spec) * (spec.columns ?? 1), 32);
 
@@ -172,20 +170,22 @@ export interface TypedRun {
  * all ups where they are of two types.
  */
 export function typedRuns(spec: MatrixSpec, types: WeightTypes): readonly [TypedRun, ...TypedRun[]] {
-  const { granule, parts: all } = spec;
-  const runs: { readonly type: MatrixType; readonly parts: Part[] }[] = [];
+  const { granule, precision, parts: all } = spec;
+  const runs: { readonly type: MatrixType; readonly parts: Part[]; rows: number }[] = [];
   for (const part of all) {
-    const type = matrixType({ ...spec, parts: [part] }, types);
+    const type = typeOf(precision, part.tensor, types);
     const run = (granule === undefined ? runs.slice(-1) : runs).find(
-      (before) => part.tensor === undefined || (before.type === type && rowsOf(before.parts) % factorRows(type) === 0),
+      (before) => part.tensor === undefined || (before.type === type && before.rows % factorRows(type) === 0),
     );
-    if (run) run.parts.push(part);
-    else runs.push({ type, parts: [part] });
+    if (run) {
+      run.parts.push(part);
+      run.rows += paddedRows(part);
+    } else runs.push({ type, parts: [part], rows: paddedRows(part) });
   }
   let firstRow = 0;
-  const [first, ...others] = runs.map(({ type, parts }): TypedRun => {
+  const [first, ...others] = runs.map(({ type, parts, rows }): TypedRun => {
     const before = firstRow;
-    firstRow += rowsOf(parts);
+    firstRow += rows;
     const own = granule !== undefined && { granule: (granule * parts.length) / all.length };
     return { spec: { ...spec, parts, ...own }, type, firstRow: before };
   });
@@ -193,9 +193,12 @@ export function typedRuns(spec: MatrixSpec, types: WeightTypes): readonly [Typed
 }
 
 /** How a matrix is stored whose tensors have one type. */
-export function matrixType({ precision, parts }: MatrixSpec, types: WeightTypes): MatrixType {
+export const matrixType = ({ precision, parts }: MatrixSpec, types: WeightTypes): MatrixType =>
+  typeOf(precision, parts.find(({ tensor }) => tensor !== undefined)?.tensor, types);
+
+function typeOf(precision: MatrixSpec['precision'], tensor: string | undefined, types: WeightTypes): MatrixType {
   if (precision === 'f32' || precision === 'mxfp4') return precision;
-  const type = typeOfTensor(types, parts.find(({ tensor }) => tensor !== undefined)?.tensor);
+  const type = typeOfTensor(types, tensor);
   return precision === 'unquantised' && isQuantised(type) ? 'f16' : type;
 }
 

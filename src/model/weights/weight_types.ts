@@ -26,6 +26,9 @@ export function mixtureText(each: readonly TypeBytes[]): string {
 
 export const mostOf = (types: WeightTypes): MatrixType => (typeof types === 'string' ? types : types.most);
 
+/** Of an encoder's matrices: f32 where the decoder's are, otherwise f16. */
+export const encoderType = (types: WeightTypes): 'f32' | 'f16' => (mostOf(types) === 'f32' ? 'f32' : 'f16');
+
 /** Every type that there is, the one of the most bytes first. */
 export const eachOf = (types: WeightTypes): MatrixType[] => [
   ...new Set([mostOf(types), ...(typeof types === 'string' ? [] : Object.values(types.others))]),

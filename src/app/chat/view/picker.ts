@@ -11,7 +11,7 @@ export interface PickerHost {
   readonly say: Say;
   /** The catalog, and what of it fits here. */
   fits(): Promise<readonly CatalogFit[]>;
-  /** Takes a model: a name of the catalog, of the Hub, or an address. @param weights that it fits with, where the usual ones don't */
+  /** Takes a model: a name of the catalog, of the Hub, or an address. */
   choose(model: string): void;
 }
 
