@@ -1,6 +1,5 @@
 import { afterAll, describe, expect, test } from 'vitest';
 import { GIVEN_ID } from '../../base/kv_units.js';
-import { cutPicture, cutSettings } from '../../images/cuts.js';
 import { noise, pngOf } from '../../images/testing/noise.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { drawn } from '../../gpu/testing/draw.js';
@@ -8,7 +7,7 @@ import { makeRandomVision, type RandomVisionOptions } from '../../model/testing/
 import { gemma4Logits, type Gemma4Pictures } from '../../model/testing/reference/gemma4.js';
 import { type Gemma4Mistake, gemma4Rows } from '../../model/testing/reference/vision.js';
 import type { LoadOptions, Model } from '../contracts/api.js';
-import { errorOf, expectAsOnPaper, expectGoesOn, expectSameBits, logitsOf } from '../testing/pictured.js';
+import { errorOf, expectAsOnPaper, expectGoesOn, expectSameBits, openedOnce, tilesOf } from '../testing/pictured.js';
 import { load } from './load.js';
 
 // Gemma 4's pictures: of any size, up to so many rows; of the larger models' a picture's rows see each other in layers with a window.
@@ -46,19 +45,8 @@ describe.each(Object.entries(kinds))('%s', (_name, of) => {
     models.push(model);
     return model;
   };
-  const file = JSON.parse(new TextDecoder().decode(made.files.get('preprocessor_config.json'))) as Record<
-    string,
-    unknown
-  >;
-  const vision = made.config.vision!;
-  const tiles = pictures.flatMap((picture) => cutPicture(picture, vision, cutSettings(file, vision)).tiles);
-  let opened: Promise<{ model: Model; ids: readonly number[]; expected: readonly Float32Array[] }> | undefined;
-  const whole = () =>
-    (opened ??= (async () => {
-      const model = await open();
-      const ids = await model.readPrompt(prompt);
-      return { model, ids, expected: await logitsOf(model, ids) };
-    })());
+  const tiles = pictures.flatMap((picture) => tilesOf(made, picture));
+  const whole = openedOnce(open, prompt);
 
   /** In float64, but for what is changed. */
   function reference(ids: readonly number[], mistake?: Gemma4Mistake, more: Partial<Gemma4Pictures> = {}) {

@@ -1,6 +1,5 @@
 import { afterAll, expect, test } from 'vitest';
 import { GIVEN_ID } from '../../base/kv_units.js';
-import { cutPicture, cutSettings } from '../../images/cuts.js';
 import type { Picture } from '../../images/picture.js';
 import { noise, pngOf } from '../../images/testing/noise.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
@@ -9,7 +8,7 @@ import { makeRandomVision } from '../../model/testing/random_vision.js';
 import { familyLogits } from '../../model/testing/reference/families.js';
 import { type Lfm2Mistake, lfm2Rows } from '../../model/testing/reference/vision.js';
 import type { LoadOptions, Model } from '../contracts/api.js';
-import { errorOf, expectAsOnPaper, expectGoesOn, expectSameBits, logitsOf } from '../testing/pictured.js';
+import { errorOf, expectAsOnPaper, expectGoesOn, expectSameBits, logitsOf, tilesOf } from '../testing/pictured.js';
 import { load } from './load.js';
 
 // LFM2-VL's pictures: of any size, or tiles and a thumbnail, beside layers with a state.
@@ -31,12 +30,6 @@ const open = async (more: LoadOptions = {}, from = files): Promise<Model> => {
 /** Enlarged, only rounded, and cut into two by three tiles. */
 const pictures = [noise(20, 11, 1), noise(60, 30, 2), noise(140, 95, 3)];
 const images = await Promise.all(pictures.map(pngOf));
-const file = JSON.parse(new TextDecoder().decode(made.files.get('preprocessor_config.json'))) as Record<
-  string,
-  unknown
->;
-const vision = made.config.vision!;
-const tilesOf = (picture: Picture): readonly Picture[] => cutPicture(picture, vision, cutSettings(file, vision)).tiles;
 
 const model = await open();
 const prompt = { prompt: 'the cat <image> ran <image><image> and saw the dog', images };
@@ -47,7 +40,7 @@ const places = [...ids.keys()].filter((at) => ids[at]! >= GIVEN_ID);
 /** In float64, but for what is changed. */
 function reference(mistake?: Lfm2Mistake, order = (tiles: readonly Picture[]) => tiles): Float64Array[] {
   const given = pictures.flatMap((picture) =>
-    order(tilesOf(picture)).flatMap(({ data, width, height }) => {
+    order(tilesOf(made, picture)).flatMap(({ data, width, height }) => {
       const pixels = [...data].map((value) => value / 127.5 - 1);
       return lfm2Rows(made.weights, made.tower, made.scale, 64, pixels, [width, height], mistake);
     }),
@@ -56,7 +49,7 @@ function reference(mistake?: Lfm2Mistake, order = (tiles: readonly Picture[]) =>
   return familyLogits(made.text, made.weights, tokens, { rows: new Map(places.map((at, row) => [at, given[row]!])) });
 }
 test('logits are those of float64', { timeout: 300_000 }, () => {
-  const sizes = pictures.map((picture) => tilesOf(picture).map(({ width, height }) => [width, height]));
+  const sizes = pictures.map((picture) => tilesOf(made, picture).map(({ width, height }) => [width, height]));
   const tile = [32, 32];
   expect(sizes).toEqual([[[48, 32]], [[64, 32]], [tile, tile, tile, tile, tile, tile, [64, 48]]]);
   expect(places.length).toBe(6 + 8 + 6 * 4 + 12);

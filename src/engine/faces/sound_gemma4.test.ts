@@ -10,7 +10,7 @@ import { gemma4SoundRows, type SoundMistake } from '../../model/testing/referenc
 import { melFrames } from '../../sound/mel.js';
 import { tone, wavOf } from '../../sound/testing/wav.js';
 import type { LoadOptions, Model } from '../contracts/api.js';
-import { errorOf, expectAsOnPaper, expectGoesOn, expectSameBits, logitsOf } from '../testing/pictured.js';
+import { errorOf, expectAsOnPaper, expectGoesOn, expectSameBits, logitsOf, openedOnce } from '../testing/pictured.js';
 import { load } from './load.js';
 import { planModel } from './plan_model.js';
 
@@ -41,13 +41,7 @@ const sounds = [
 const counts = [1, 8, 14];
 const prompt = { prompt: 'the cat <|audio|> ran <|audio|><|audio|> and saw the dog', sounds };
 
-let opened: Promise<{ model: Model; ids: readonly number[]; expected: readonly Float32Array[] }> | undefined;
-const whole = () =>
-  (opened ??= (async () => {
-    const model = await open();
-    const ids = await model.readPrompt(prompt);
-    return { model, ids, expected: await logitsOf(model, ids) };
-  })());
+const whole = openedOnce(open, prompt);
 
 /** In float64, but for what is changed. */
 function reference(ids: readonly number[], mistake?: SoundMistake, padding?: number): Float64Array[] {

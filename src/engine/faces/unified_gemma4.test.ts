@@ -1,6 +1,5 @@
 import { afterAll, describe, expect, test } from 'vitest';
 import { GIVEN_ID } from '../../base/kv_units.js';
-import { cutPicture, cutSettings } from '../../images/cuts.js';
 import type { Picture } from '../../images/picture.js';
 import { noise, pngOf } from '../../images/testing/noise.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
@@ -12,7 +11,15 @@ import { gemma4SampleRows } from '../../model/testing/reference/sound.js';
 import { gemma4PatchRows, type UnifiedMistake } from '../../model/testing/reference/vision.js';
 import { tone } from '../../sound/testing/wav.js';
 import type { LoadOptions, Model } from '../contracts/api.js';
-import { errorOf, expectAsOnPaper, expectGoesOn, expectSameBits, logitsOf } from '../testing/pictured.js';
+import {
+  errorOf,
+  expectAsOnPaper,
+  expectGoesOn,
+  expectSameBits,
+  logitsOf,
+  openedOnce,
+  tilesOf,
+} from '../testing/pictured.js';
 import { load } from './load.js';
 import { planModel } from './plan_model.js';
 
@@ -44,20 +51,9 @@ const open = async (more: LoadOptions = {}, from = filesOf(made)): Promise<Model
   models.push(model);
   return model;
 };
-const file = JSON.parse(new TextDecoder().decode(made.files.get('preprocessor_config.json'))) as Record<
-  string,
-  unknown
->;
-const vision = made.config.vision!;
-const tiles = pictures.flatMap((picture) => cutPicture(picture, vision, cutSettings(file, vision)).tiles);
+const tiles = pictures.flatMap((picture) => tilesOf(made, picture));
 
-let opened: Promise<{ model: Model; ids: readonly number[]; expected: readonly Float32Array[] }> | undefined;
-const whole = () =>
-  (opened ??= (async () => {
-    const model = await open();
-    const ids = await model.readPrompt(prompt);
-    return { model, ids, expected: await logitsOf(model, ids) };
-  })());
+const whole = openedOnce(open, prompt);
 
 /** In float64, but for what is changed. */
 function reference(

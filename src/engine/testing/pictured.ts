@@ -1,5 +1,8 @@
 import { expect } from 'vitest';
+import { cutPicture, cutSettings } from '../../images/cuts.js';
+import type { Picture } from '../../images/picture.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
+import type { makeRandomVision } from '../../model/testing/random_vision.js';
 import type { ImagePrompt, Model } from '../contracts/api.js';
 import { memoryOnPaper } from '../ranks/rank_memory.js';
 
@@ -8,6 +11,26 @@ import { memoryOnPaper } from '../ranks/rank_memory.js';
 /** Of every position. */
 export const logitsOf = async (of: Model, ids: readonly number[]): Promise<readonly Float32Array[]> =>
   (await of.logits(ids, { all: true })).rows;
+
+/** What a picture is cut into, as the files of a random model say. */
+export function tilesOf(
+  { files, config }: Pick<ReturnType<typeof makeRandomVision>, 'files' | 'config'>,
+  picture: Picture,
+): readonly Picture[] {
+  const file = JSON.parse(new TextDecoder().decode(files.get('preprocessor_config.json'))) as Record<string, unknown>;
+  return cutPicture(picture, config.vision!, cutSettings(file, config.vision!)).tiles;
+}
+
+/** A model that is opened once, where it is first asked for, with a prompt's ids and their logits. */
+export function openedOnce(open: () => Promise<Model>, prompt: ImagePrompt) {
+  const read = async () => {
+    const model = await open();
+    const ids = await model.readPrompt(prompt);
+    return { model, ids, expected: await logitsOf(model, ids) };
+  };
+  let opened: ReturnType<typeof read> | undefined;
+  return () => (opened ??= read());
+}
 
 /** The largest difference, over the largest of the right ones. */
 export function errorOf(found: readonly Float32Array[], of: readonly Float64Array[]): number {
