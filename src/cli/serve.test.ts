@@ -8,7 +8,7 @@ import { QUESTIONS, STORY } from '../../models/example.js';
 import { SplitkvError } from '../base/errors.js';
 import { Device } from '../gpu/index.js';
 import { drawn } from '../gpu/testing/draw.js';
-import { Recovery } from '../engine/serving/recovery.js';
+import { Recovery } from '../engine/serving/loop/recovery.js';
 import { runOn } from './main.js';
 import { runCli } from './testing/run_cli.js';
 import { ServerProcess } from './testing/run_server.js';

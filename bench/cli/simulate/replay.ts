@@ -2,8 +2,9 @@ import { abortedError, SplitkvError } from '../../../src/base/errors.js';
 import { Random } from '../../../src/base/random.js';
 import type { ModelRanks } from '../../../src/engine/ranks/rank_group.js';
 import { BalanceMeter } from '../../../src/engine/scheduler/index.js';
-import { Engine, type EngineOptions } from '../../../src/engine/serving/engine.js';
-import { type IterationRecord, placing } from '../../../src/engine/serving/rank_balance.js';
+import { Engine } from '../../../src/engine/serving/engine.js';
+import type { EngineOptions } from '../../../src/engine/serving/loop/requests.js';
+import { type IterationRecord, placing } from '../../../src/engine/serving/loop/rank_balance.js';
 import { Clients, type SimulationResult } from '../../simulate/simulate.js';
 import type { Trace } from '../../simulate/trace.js';
 

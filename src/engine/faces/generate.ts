@@ -21,13 +21,13 @@ import { Answer } from '../serving/text/answer.js';
 import { EventQueue } from '../serving/text/event_queue.js';
 import {
   type Constraint,
-  type Engine,
   type EngineEnd,
   type EngineHandle,
   type EngineRequest,
   endOf,
   type NextTokens,
-} from '../serving/engine.js';
+} from '../serving/loop/requests.js';
+import type { Engine } from '../serving/engine.js';
 import { wantsDrafts } from '../serving/speculation/speculate_option.js';
 import { checkForm, type TextForms } from '../serving/text/forms.js';
 import { checkTools, frameOf, readerOf } from '../serving/text/reading.js';

@@ -45,7 +45,9 @@ import {
 import { roundsPrompts } from '../ranks/rank_group.js';
 import type { Runner } from '../ranks/runner.js';
 import type { EmbedHost } from '../serving/embed.js';
-import { Engine, mayShare, optionsOfPlan, type PromptRequest } from '../serving/engine.js';
+import { Engine } from '../serving/engine.js';
+import { mayShare, optionsOfPlan } from '../serving/loop/scheduler_options.js';
+import type { PromptRequest } from '../serving/loop/requests.js';
 import type { Pictures } from '../serving/pictures.js';
 import type { KeptPrefixes } from '../serving/kept_prefixes.js';
 import type { Speculation } from '../serving/speculation/speculation.js';

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { makePlan, type ModelShape, Owners, type Plan } from '../../placement/index.js';
 import { microBatchesOf } from './seats.js';
-import { PoolSlots } from '../serving/pool_slots.js';
+import { PoolSlots } from '../serving/loop/pool_slots.js';
 
 const model: ModelShape = {
   numLayers: 4,

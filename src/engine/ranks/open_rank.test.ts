@@ -3,8 +3,9 @@ import { type Device, openDevice } from '../../gpu/index.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { firstDifference } from '../testing/run_bits.js';
 import { openRunner, type OpenRunnerOptions } from '../testing/open_runner.js';
-import { Engine, type EngineRequest } from '../serving/engine.js';
-import { placing } from '../serving/rank_balance.js';
+import { Engine } from '../serving/engine.js';
+import type { EngineRequest } from '../serving/loop/requests.js';
+import { placing } from '../serving/loop/rank_balance.js';
 import type { RankProgress } from './open_rank.js';
 
 const adapter = (await testAdapters()).at(-1)!.name;

@@ -19,12 +19,12 @@ import type {
 } from '../contracts/api.js';
 import type { FormWait } from '../../grammar/threads/form_threads.js';
 import type { PromptSource, TextFacts } from './prompt_tokens.js';
-import type { EngineMetrics, SlotState } from './engine.js';
+import type { EngineMetrics, SlotState } from './loop/requests.js';
 import type { HistogramCounts } from './histogram.js';
 
 export type { FormWait } from '../../grammar/threads/form_threads.js';
-export type { EngineMetrics } from './engine.js';
-export type { IterationRecord, RankBalance } from './rank_balance.js';
+export type { EngineMetrics } from './loop/requests.js';
+export type { IterationRecord, RankBalance } from './loop/rank_balance.js';
 export type { HistogramCounts } from './histogram.js';
 
 export interface ServeOptions extends Omit<LoadOptions, 'requests' | 'stepsInFlight' | 'share' | 'idle'> {

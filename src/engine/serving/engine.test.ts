@@ -1,5 +1,5 @@
 import { drawn } from '../../gpu/testing/draw.js';
-import { placing } from './rank_balance.js';
+import { placing } from './loop/rank_balance.js';
 import { describe, expect, test, vi } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
@@ -14,7 +14,8 @@ import type { RankGroup } from '../ranks/rank_group.js';
 import { RankRunner } from '../ranks/rank_runner.js';
 import { LinearFit } from '../scheduler/adp/fits.js';
 import { type EngineSetup, openRunner } from '../testing/open_runner.js';
-import { Engine, type EngineRequest } from './engine.js';
+import { Engine } from './engine.js';
+import type { EngineRequest } from './loop/requests.js';
 
 const adapter = (await testAdapters()).at(-1)!;
 const llama: RandomModelOptions = { seed: 31, config: { max_position_embeddings: 2048 } };

@@ -4,7 +4,6 @@
  */
 
 import { nth, sum } from '../../base/lists.js';
-import { joinWords } from '../../base/math.js';
 import { defined } from '../../base/options.js';
 import { pause } from '../../base/waits.js';
 import {
@@ -16,239 +15,35 @@ import {
   unsupportedError,
   usageError,
 } from '../../base/errors.js';
-import { type AllowedTokens, draftStates, type DrawOptions } from '../contracts/rank.js';
-import { samplingOf } from '../ranks/sampling/sampling_options.js';
+import { draftStates } from '../contracts/rank.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
 import { MAX_STEPS_IN_FLIGHT } from '../ranks/runner.js';
-import {
-  checkTogether,
-  type Feature,
-  featuresOf,
-  misfit,
-  modelFeatures,
-  type Plan,
-  windowBlocks,
-} from '../../placement/index.js';
-import type { PrefillWorker } from '../contracts/prefill_worker.js';
-import { promptEviction } from '../../model/compression/budgets.js';
+import { checkTogether, featuresOf, type Plan } from '../../placement/index.js';
 import { attendsBothWays, hasState } from '../../model/config/model_config.js';
-import { modelShape } from '../../model/shape.js';
-import { KV_BLOCK, MERGE_LANES } from '../../base/kv_units.js';
-import type { EndReason, Iteration, RequestSpec, ScheduledSequence, SchedulerOptions } from '../scheduler/index.js';
+import type { Iteration, ScheduledSequence } from '../scheduler/index.js';
 import { Scheduler } from '../scheduler/scheduler.js';
-import type { Pictures } from './pictures.js';
-import { type IterationOutcome, IterationRunner, type Verified, type WantedRows } from './iteration_runner.js';
-import type { Adapters, HeldAdapter } from './adapters.js';
-import { PoolSlots } from './pool_slots.js';
 import type { Span } from '../scheduler/sequence.js';
-import { KeptFeed } from './kept_feed.js';
+import { Histogram } from './histogram.js';
 import type { KeptPrefixes, KeptRows } from './kept_prefixes.js';
-import { PromptFeed } from './prompt_feed.js';
-import { Recovery, type RecoveryOptions } from './recovery.js';
-import { Histogram, type HistogramCounts } from './histogram.js';
-import type { SpeculationStats } from '../contracts/api.js';
-import type { Drafter, Speculation } from './speculation/speculation.js';
-import type { TrunkRows } from './speculation/trunk_rows.js';
-import type { IterationRecord, placing, RankBalance, RankBalanceMeter } from './rank_balance.js';
-
-/** What tokens may follow those of one answer so far (`FormConstraint`). */
-export interface Constraint {
-  /** Of the first token. */
-  readonly first: NextTokens;
-  /** No token has come yet. */
-  reset(): void;
-  /** Takes the answer's next token. @throws SplitkvError `internal` for one that isn't allowed */
-  accept(token: number): void;
-  /** What may come next; undefined: nothing, the answer is whole. */
-  next(): NextTokens | undefined | Promise<NextTokens | undefined>;
-  /** What may follow each of the tokens that may come next, as far as they are allowed and it is known. Takes none of them. */
-  ahead(tokens: readonly number[]): readonly AllowedTokens[];
-  /** The answer has ended. */
-  dispose(): void;
-}
-
-export interface NextTokens {
-  readonly allowed: AllowedTokens;
-  /** Where it is one alone. */
-  readonly only?: number;
-}
-
-/** A request as tokens. */
-export interface EngineRequest
-  extends Omit<DrawOptions, 'allowed'>, Pick<RequestSpec, 'generatedSpans' | 'continuation' | 'client'> {
-  readonly prompt: readonly number[];
-  /** 0: only the prompt is computed, and its continuation. */
-  readonly maxTokens: number;
-  /** Nothing is taken from the prefix cache: all is computed. */
-  readonly fresh?: boolean;
-  /** Its beginning is looked for among what is kept, where that isn't done for all. */
-  readonly kept?: boolean | undefined;
-  /** Ids that end the text, as `stopTokenIds` do; they aren't handed on. */
-  readonly eosIds: readonly number[];
-  /**
-   * Only tokens that it allows are sampled. Where it allows one alone, that isn't sampled but taken, unless logits are wanted. The request's
-   * own, with no other.
-   */
-  readonly constraint?: Constraint | undefined;
-  /** False: nothing is drafted for it. */
-  readonly speculate?: boolean;
-  /** Name of the low-rank adapter that it is computed with. */
-  readonly adapter?: string | undefined;
-  /** From -100 to 100, higher is sooner. */
-  readonly priority?: number;
-  /** Seconds within which the first token should be there; what runs when may heed it (docs/adp.md). */
-  readonly firstTokenSeconds?: number;
-  /** The logits that each token is drawn from are wanted, or those of the first one. */
-  readonly logits?: boolean | 'first';
-  /** What is wanted of the prompt's own positions. */
-  readonly promptRows?: WantedRows;
-  /** Called once its prompt is computed, and its continuation, while it has its slot. */
-  readonly onPrompt?: (slot: number) => Promise<void>;
-  /** Told of its prompt's tokens that are in the cache, before others are computed, and of all that are there after each step. */
-  readonly onProgress?: (there: number) => void;
-  /** Takes each token; true ends the request there (a stop text was found). */
-  onToken(token: number, logits: Float32Array | undefined): boolean;
-}
-
-export type EngineEnd = EndReason | 'eos' | 'stop_token';
-
-export interface EngineHandle {
-  readonly id: string;
-  /** Tokens of its prompt that were in the cache; known from its first token on. */
-  readonly cachedTokens: number;
-  /** So far. */
-  readonly speculation: SpeculationStats;
-  /** Why it ended; rejects when the ranks failed for good. */
-  readonly ended: Promise<EngineEnd>;
-  /** Frees what it holds at once; `ended` then resolves with 'aborted'. */
-  abort(): void;
-}
-
-/** One that only computes a prompt. */
-export type PromptRequest = Pick<
-  EngineRequest,
-  'prompt' | 'continuation' | 'promptRows' | 'onPrompt' | 'client' | 'adapter'
->;
-
-/** Why a request ended; the signal aborts it. */
-export async function endOf({ ended, abort }: EngineHandle, signal: AbortSignal | undefined): Promise<EngineEnd> {
-  signal?.addEventListener('abort', abort, { once: true });
-  try {
-    return await ended;
-  } finally {
-    signal?.removeEventListener('abort', abort);
-  }
-}
-
-export interface EngineOptions extends Pick<
-  SchedulerOptions,
-  'prefixCaching' | 'watermark' | 'agingIterations' | 'chunkedPrefill' | 'attentionDpConfig' | 'rowsPerMicroBatch'
-> {
-  /** Requests decoded side by side: the slots of all batches of the ranks. */
-  readonly slots: number;
-  /** Rows of an iteration, decode rows included: how much prompt runs beside the decode rows. */
-  readonly tokensPerIteration: number;
-  /** Iterations submitted ahead of reading the ids; default 2. 'auto': 4, and 8 where they are so short that reading takes longer. */
-  readonly iterationsInFlight?: number | 'auto';
-  /** Computes prompts on a device of its own; the ranks take over what it gives. */
-  readonly prefiller?: PrefillWorker | undefined;
-  /** Of a model that takes them: those of its prompts. */
-  readonly pictures?: Pictures | undefined;
-  /** Where keys and values outlive the ranks. */
-  readonly kept?: KeptPrefixes | undefined;
-  /** Those that requests may name; default: none. */
-  readonly adapters?: Pick<Adapters, 'hold' | 'restore'> | undefined;
-  /** After a rank was lost: rebuild it and compute its requests again; default true. Otherwise they fail. */
-  readonly recover?: boolean;
-  /** For tests: how that is done. */
-  readonly recovery?: RecoveryOptions;
-  /** Drafts tokens of requests, and says which are tried; default: none are. */
-  readonly speculation?: Speculation | undefined;
-  /** Needed where sequences are dealt out to several places (`optionsOfPlan`). */
-  readonly placing?: Placing | undefined;
-  /** What of these options is another once the ranks have another plan (`ModelRanks.recover`). */
-  readonly forPlan?: () => Promise<Partial<EngineOptions>>;
-  /** Hears what ended it for good, once. */
-  readonly onFailure?: ((error: unknown) => void) | undefined;
-  /** Told of each iteration as it completes, with `placing`. */
-  readonly onIteration?: (record: IterationRecord) => void;
-}
-
-export interface EngineMetrics {
-  readonly running: number;
-  readonly waiting: number;
-  readonly requestsTotal: Readonly<Record<EngineEnd | 'failed', number>>;
-  readonly promptTokensTotal: number;
-  readonly cachedTokensTotal: number;
-  readonly generatedTokensTotal: number;
-  readonly iterationsTotal: number;
-  readonly preemptionsTotal: number;
-  /** Sequences whose cache was moved to another rank. */
-  readonly movesTotal: number;
-  /** Sequences' caches of a head, in some layers, that went from one copy of the head to another. */
-  readonly copyMovesTotal: number;
-  readonly recoveriesTotal: number;
-  /** Ranks were lost, and a try to rebuild them has failed: it is tried again. */
-  readonly recovering: boolean;
-  /** Seconds that requests waited for a slot and for KV blocks. */
-  readonly queued: HistogramCounts;
-  readonly kvBlocks: number;
-  readonly kvBlocksFree: number;
-  /** Of all requests; undefined where nothing is drafted. */
-  readonly speculation?: SpeculationStats;
-  /** Where each request is on one of several ranks. */
-  readonly balance?: RankBalance;
-}
-
-/** A sequence in a slot, in tokens: of its prompt, of that what was in the cache and what is there, and those that it has got. */
-export type SlotState = Readonly<Record<'prompt' | 'cached' | 'there' | 'generated', number>>;
-
-class Running {
-  /** When it came, in seconds of `performance.now()`. */
-  readonly submitted = performance.now() / 1000;
-  cachedTokens = 0;
-  /** Its prompt has begun to be computed. */
-  begun = false;
-  /** Its prompt is computed, and being kept. */
-  isKept = false;
-  /** Handed on so far. */
-  emitted = 0;
-  /** It waits for another one that is tried alone. */
-  held = false;
-  /** After a recovery: tokens that come again and were handed on before. */
-  replay = 0;
-  over: EngineEnd | undefined;
-  /** What may follow its tokens is proposed. */
-  isDrafted = false;
-  /** Since its tokens were first wanted: others' needn't be looked up. */
-  drafters: readonly Drafter[] | undefined;
-  /** Of its positions, where drafts are made of them. */
-  rows: TrunkRows | undefined;
-  readonly speculation = { drafted: 0, accepted: 0, steps: 0 };
-  /** What its next step may sample, where that is limited. */
-  allowed: AllowedTokens | undefined;
-  /** And what may follow each of its drafts. */
-  behind: readonly AllowedTokens[] = [];
-  resolve!: (end: EngineEnd) => void;
-  reject!: (reason: unknown) => void;
-  readonly ended = new Promise<EngineEnd>((resolve, reject) => {
-    this.resolve = resolve;
-    this.reject = reject;
-  });
-
-  constructor(
-    readonly request: EngineRequest,
-    readonly adapter: HeldAdapter | undefined,
-  ) {
-    this.ended.catch(() => {}); // whoever asks hears of it
-  }
-
-  /** When its first token should be there, as `submitted`. */
-  get firstTokenDeadline(): number | undefined {
-    const { firstTokenSeconds } = this.request;
-    return firstTokenSeconds === undefined ? undefined : this.submitted + firstTokenSeconds;
-  }
-}
+import { type IterationOutcome, IterationRunner, type Verified } from './loop/iteration_runner.js';
+import { KeptFeed } from './loop/kept_feed.js';
+import { PoolSlots } from './loop/pool_slots.js';
+import { PromptFeed } from './loop/prompt_feed.js';
+import type { RankBalanceMeter } from './loop/rank_balance.js';
+import { Recovery } from './loop/recovery.js';
+import {
+  type EngineEnd,
+  type EngineHandle,
+  type EngineMetrics,
+  type EngineOptions,
+  type EngineRequest,
+  endOf,
+  type PromptRequest,
+  type SlotState,
+} from './loop/requests.js';
+import { drawOptions, endDrafts, Running } from './loop/running.js';
+import { openedFeatures, schedulerOptions } from './loop/scheduler_options.js';
+import type { Speculation } from './speculation/speculation.js';
 
 /** Rows that an iteration samples: which request each is of. */
 interface InFlight {
@@ -260,17 +55,6 @@ interface InFlight {
   readonly started: number;
 }
 
-export type Placing = typeof placing;
-
-/** What of an engine's options follows from the plan of its ranks. Balance between ranks is for plans that have a choice. */
-export const optionsOfPlan = async (
-  ranks: Pick<ModelRanks, 'runner' | 'options'>,
-  { attentionDpConfig }: Pick<EngineOptions, 'attentionDpConfig'>,
-): Promise<Pick<EngineOptions, 'placing' | 'attentionDpConfig'>> => ({
-  placing: ranks.runner.owners.ranges(0).length > 1 ? (await import('./rank_balance.js')).placing : undefined,
-  attentionDpConfig: misfit(['attentionDp'], ranks.options.plan) === undefined ? attentionDpConfig : undefined,
-});
-
 /** Bounds of times that requests wait, in seconds. */
 export const WAIT_SECONDS = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100];
 
@@ -279,35 +63,6 @@ const USUAL_IN_FLIGHT = 4;
 const SHORT_SECONDS = 4e-3;
 /** So long an iteration waits for what may follow its tokens: requests that are told later are in a later one. */
 const FORM_MS = 20;
-
-/** The model, and what ranks were opened with, as far as it doesn't go with everything. */
-const openedFeatures = (
-  { runner }: Pick<ModelRanks, 'runner'>,
-  prefiller: Pick<PrefillWorker, 'kind'> | undefined,
-): Feature[] => [
-  ...modelFeatures(modelShape(runner.config)),
-  ...featuresOf({ compression: runner.options.compression, prefillWorker: prefiller }),
-];
-
-/** Whether sequences that begin alike have a beginning of the cache in common unasked: where it takes no memory besides. */
-export const mayShare = (
-  ranks: Pick<ModelRanks, 'runner' | 'options'>,
-  prefiller: Pick<PrefillWorker, 'kind'> | undefined,
-): boolean =>
-  !ranks.runner.options.compression &&
-  misfit([...openedFeatures(ranks, prefiller), 'prefixCaching'], ranks.options.plan) === undefined;
-
-function endDrafts(running: Running): void {
-  for (const drafter of running.drafters ?? []) drafter.end?.();
-  running.drafters = undefined;
-}
-
-/** What sampling needs of a request, and nothing that can't go to a worker. @param drafts beside its next row */
-const drawOptions = ({ request, allowed, behind }: Running, drafts = 0): DrawOptions => ({
-  ...samplingOf(request),
-  ...(request.endIds && { endIds: request.endIds }),
-  ...(allowed && { allowed: drafts > 0 ? joinWords([allowed, ...behind.slice(0, drafts)]) : allowed }),
-});
 
 /**
  * Continuous batching over the ranks of a model: requests join and leave with each iteration. Decisions are the scheduler's; this
@@ -399,69 +154,9 @@ export class Engine {
   }
 
   #newScheduler(): Scheduler {
-    const { tokensPerIteration, placing: placed, prefiller, attentionDpConfig } = this.options;
-    const { prefixCaching, watermark, agingIterations, rowsPerMicroBatch } = this.options;
-    const { runner } = this.ranks;
-    const isWhole = attendsBothWays(runner.config);
-    const { pictures } = this.options;
-    const runs = pictures?.vision?.runs;
-    // A picture that is read both ways has a step of its own.
-    const chunkedPrefill = isWhole ? false : runs !== undefined || this.options.chunkedPrefill;
-    const { compression } = runner.options;
-    const { owners, caches } = runner;
-    const shape = modelShape(runner.config);
-    const window = compression?.window ?? 1;
-    const { pools, sizes, held } = this.#slots;
-    const options: SchedulerOptions = {
-      // Ranks that keep whole sequences have a pool each, in proportion to their slots.
-      ranks: pools.map(({ length }, pool) => ({
-        numBlocks: caches.poolBlocks(nth(held, pool)),
-        lanes: caches.lanes,
-        ...(caches.window && {
-          windows: {
-            ...caches.window,
-            numBlocks: caches.poolBlocks(nth(held, pool), 'window'),
-            most: windowBlocks(caches.window, caches.lanes),
-          },
-        }),
-        ...(owners.plan.sharing === 'lanes' && { rotations: MERGE_LANES }),
-        slots: length,
-        microBatches: nth(sizes, pool),
-      })),
-      blockTokens: KV_BLOCK,
-      contextLength: runner.contextLength,
-      maxTokensPerIteration: Math.max(
-        tokensPerIteration,
-        isWhole ? runner.promptTokens : 0,
-        ...pools.map(({ length }) => length + window),
-      ),
-      maxChunkTokens: runner.promptTokens,
-      ...((runner.promptTokens > runner.promptRows || runs !== undefined) && {
-        chunkEnd: (offset, start, end, idAt) => {
-          const last = runner.chunkEnd(offset, start, end);
-          return pictures?.stepEnd(start, last, idAt) ?? last;
-        },
-      }),
-      // Ranks that keep caches only are filled and balanced by the KV manager, unless another policy is asked for.
-      sharedRows: pools.length > 1 && !runner.owners.rowRanks && attentionDpConfig === undefined,
-      shiftsSlots: misfit([...openedFeatures(this.ranks, prefiller), 'moves'], this.ranks.options.plan) === undefined,
-      handover: prefiller !== undefined,
-      ...(hasState(runner.config) && {
-        keptStates: (runner.options.keptStates ?? 0) - (this.#draftStates ?? 0),
-        draftStates: this.#draftStates,
-      }),
-      ...(compression && {
-        keptBlocks: runner.options.keptBlocks,
-        eviction: promptEviction(
-          compression,
-          { numLayers: shape.numLayers, numKvHeads: shape.kvHeads },
-          this.ranks.options.plan,
-          KV_BLOCK,
-        ),
-      }),
-      ...defined({ prefixCaching, watermark, agingIterations, chunkedPrefill, rowsPerMicroBatch, attentionDpConfig }),
-    };
-    if (pools.length > 1 && !placed) throw internalError('several places need `placing`');
+    const { placing: placed } = this.options;
+    if (this.#slots.pools.length > 1 && !placed) throw internalError('several places need `placing`');
+    const options = schedulerOptions(this.ranks, this.#slots, this.options, this.#draftStates);
     return new Scheduler(options, placed?.contextPolicy);
   }
 

@@ -4,8 +4,9 @@ import { type Device, openDevice } from '../../gpu/index.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { drawn } from '../../gpu/testing/draw.js';
 import { openRunner } from '../testing/open_runner.js';
-import { Engine, type EngineOptions, type EngineRequest } from './engine.js';
-import { placing } from './rank_balance.js';
+import { Engine } from './engine.js';
+import type { EngineOptions, EngineRequest } from './loop/requests.js';
+import { placing } from './loop/rank_balance.js';
 
 afterEach(() => void vi.restoreAllMocks());
 

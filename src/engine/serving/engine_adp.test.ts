@@ -1,5 +1,5 @@
 import { drawn } from '../../gpu/testing/draw.js';
-import { type IterationRecord, placing } from './rank_balance.js';
+import { type IterationRecord, placing } from './loop/rank_balance.js';
 import { describe, expect, test, vi } from 'vitest';
 import { Random } from '../../base/random.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
@@ -8,7 +8,8 @@ import type { DrawOptions } from '../contracts/rank.js';
 import { Scheduler } from '../scheduler/index.js';
 import { KvPolicy } from '../scheduler/kv/kv_policy.js';
 import { type EngineSetup, openRunner } from '../testing/open_runner.js';
-import { Engine, type EngineRequest } from './engine.js';
+import { Engine } from './engine.js';
+import type { EngineRequest } from './loop/requests.js';
 
 const adapter = (await testAdapters()).at(-1)!;
 const VOCAB = 320;

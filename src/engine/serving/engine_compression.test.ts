@@ -1,5 +1,5 @@
 import { drawn } from '../../gpu/testing/draw.js';
-import { placing } from './rank_balance.js';
+import { placing } from './loop/rank_balance.js';
 import { describe, expect, test } from 'vitest';
 import { Random } from '../../base/random.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';

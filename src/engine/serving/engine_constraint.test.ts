@@ -6,8 +6,9 @@ import { drawn } from '../../gpu/testing/draw.js';
 import type { RankGroup } from '../ranks/rank_group.js';
 import { Guess } from '../testing/guess.js';
 import { openRunner } from '../testing/open_runner.js';
-import { type Constraint, Engine, type EngineOptions, type EngineRequest, type NextTokens } from './engine.js';
-import { placing } from './rank_balance.js';
+import type { Constraint, EngineOptions, EngineRequest, NextTokens } from './loop/requests.js';
+import { Engine } from './engine.js';
+import { placing } from './loop/rank_balance.js';
 import { MAX_DRAFTS, Speculation } from './speculation/speculation.js';
 import { LINEAR_ATTENTION } from '../../model/testing/small_configs.js';
 

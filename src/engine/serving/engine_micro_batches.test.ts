@@ -1,4 +1,4 @@
-import { placing } from './rank_balance.js';
+import { placing } from './loop/rank_balance.js';
 import { describe, expect, test } from 'vitest';
 import type { Communicator } from '../../distributed/communicator.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';

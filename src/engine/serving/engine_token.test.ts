@@ -1,5 +1,5 @@
 import { drawn, isTurn } from '../../gpu/testing/draw.js';
-import { placing } from './rank_balance.js';
+import { placing } from './loop/rank_balance.js';
 import { describe, expect, test } from 'vitest';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { modelShape } from '../../model/shape.js';
@@ -9,7 +9,8 @@ import { randomFiles } from '../testing/random_source.js';
 import type { ServingModel } from './api.js';
 import { serve } from '../faces/serving_model.js';
 import { type EngineSetup, openRunner, type OpenRunnerOptions } from '../testing/open_runner.js';
-import { Engine, type EngineMetrics } from './engine.js';
+import { Engine } from './engine.js';
+import type { EngineMetrics } from './loop/requests.js';
 
 const adapter = (await testAdapters()).at(-1)!.name;
 const prompt = (length: number, seed: number): number[] =>

@@ -10,7 +10,7 @@ import { RankRunner } from '../ranks/rank_runner.js';
 import { Runner } from '../ranks/runner.js';
 import { openRunner } from '../testing/open_runner.js';
 import { Engine } from './engine.js';
-import { placing } from './rank_balance.js';
+import { placing } from './loop/rank_balance.js';
 
 /** What a loss could leave behind: each holds GPU memory, or what does. */
 const kinds = () => [GPUDevice, GPUBuffer, Device, Buffer, RankRunner, Runner, RankCommunicator] as const;

@@ -15,7 +15,7 @@ import { checkPlan, makePlan, type Plan, type PlanOptions } from '../../placemen
 import type { LoadOptions } from '../contracts/api.js';
 import { openModelFiles } from '../files/model_files.js';
 import { type GroupOptions, RankGroup } from '../ranks/rank_group.js';
-import type { EngineOptions } from '../serving/engine.js';
+import type { EngineOptions } from '../serving/loop/requests.js';
 import { randomFiles } from './random_source.js';
 import { SlotDriver } from './slot_driver.js';
 

@@ -4,7 +4,7 @@ import { byteLevelTokenizer } from '../../../tokenizer/testing/tiny_tokenizers.j
 import { Answer } from './answer.js';
 import { readerOf } from './reading.js';
 import type { CompletionEvent, TokenLogprobs } from '../api.js';
-import type { EngineEnd } from '../engine.js';
+import type { EngineEnd } from '../loop/requests.js';
 
 const { json, config } = byteLevelTokenizer();
 const tokenizer = loadTokenizer({ tokenizerJson: json, tokenizerConfig: config });

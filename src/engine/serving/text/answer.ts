@@ -3,7 +3,7 @@ import type { AnswerDelta, AnswerReader } from '../../../chat_formats/answer_rea
 import { StopScanner, type TextStream, type Tokenizer } from '../../../tokenizer/index.js';
 import { stopTexts } from '../../ranks/sampling/sampling_options.js';
 import type { CompletionEvent, CompletionOptions, TokenLogprobs } from '../api.js';
-import type { EngineEnd } from '../engine.js';
+import type { EngineEnd } from '../loop/requests.js';
 import { chosenToken } from './logprobs.js';
 
 const DETAILS: Readonly<Record<EngineEnd, GenerateResult['finish_detail']>> = {

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import { type CompletionHost, RunningCompletion } from './completion.js';
-import type { Engine, EngineRequest } from '../engine.js';
+import type { Engine } from '../engine.js';
+import type { EngineRequest } from '../loop/requests.js';
 import { TextForms } from './forms.js';
 import { Histogram } from '../histogram.js';
 

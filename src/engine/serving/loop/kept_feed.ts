@@ -1,5 +1,5 @@
-import type { HandedKv } from '../contracts/prefill_worker.js';
-import type { KeptBeginning } from './kept_prefixes.js';
+import type { HandedKv } from '../../contracts/prefill_worker.js';
+import type { KeptBeginning } from '../kept_prefixes.js';
 
 /** Beginnings that wait on the host for room on the ranks. */
 const MOST_FOUND = 4;

@@ -1,5 +1,5 @@
-import { abortedError, deviceLostError, limitError, messageOf, type SplitkvError } from '../../base/errors.js';
-import { pause } from '../../base/waits.js';
+import { abortedError, deviceLostError, limitError, messageOf, type SplitkvError } from '../../../base/errors.js';
+import { pause } from '../../../base/waits.js';
 
 /** Times that a rebuild is tried, and the wait before the second one; each further wait is four times as long. */
 const ATTEMPTS = 5;

@@ -1,5 +1,5 @@
-import { nth, range } from '../../base/lists.js';
-import type { Owners } from '../../placement/index.js';
+import { nth, range } from '../../../base/lists.js';
+import type { Owners } from '../../../placement/index.js';
 
 /** Slots of the ranks, as the scheduler counts them: pool by pool, and in a pool by the batch whose steps they take part in. */
 export class PoolSlots {

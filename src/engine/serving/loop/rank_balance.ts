@@ -1,7 +1,7 @@
-import { nth } from '../../base/lists.js';
-import type { Owners } from '../../placement/index.js';
-import { contextPolicy } from '../scheduler/adp/policy.js';
-import { BalanceMeter, balanceRatio, type BalanceSummary, type Iteration, solTps } from '../scheduler/index.js';
+import { nth } from '../../../base/lists.js';
+import type { Owners } from '../../../placement/index.js';
+import { contextPolicy } from '../../scheduler/adp/policy.js';
+import { BalanceMeter, balanceRatio, type BalanceSummary, type Iteration, solTps } from '../../scheduler/index.js';
 
 /** One iteration, as the measures of attention data parallelism see it. */
 export interface IterationRecord {
@@ -61,3 +61,5 @@ export const placing = {
   balanceMeter: (places: readonly number[], owners: Owners): RankBalanceMeter =>
     new RankBalanceMeter(places, owners.ranges(0).length),
 };
+
+export type Placing = typeof placing;

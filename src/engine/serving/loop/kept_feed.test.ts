@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { KeptFeed } from './kept_feed.js';
-import type { KeptBeginning } from './kept_prefixes.js';
+import type { KeptBeginning } from '../kept_prefixes.js';
 
 const beginning = (): KeptBeginning => ({ span: [0, 64], kv: {} as KeptBeginning['kv'] });
 

@@ -1,6 +1,6 @@
-import { internalError, isLoss } from '../../base/errors.js';
-import type { HandedKv, PrefillWorker } from '../contracts/prefill_worker.js';
-import type { Scheduler } from '../scheduler/index.js';
+import { internalError, isLoss } from '../../../base/errors.js';
+import type { HandedKv, PrefillWorker } from '../../contracts/prefill_worker.js';
+import type { Scheduler } from '../../scheduler/index.js';
 
 /** Prompts that may be computed and wait on the host for room on the ranks. */
 const AHEAD = 4;

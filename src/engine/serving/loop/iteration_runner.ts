@@ -1,5 +1,5 @@
-import { type SharedSequence } from '../../placement/index.js';
-import type { HandedKv } from '../contracts/prefill_worker.js';
+import { type SharedSequence } from '../../../placement/index.js';
+import type { HandedKv } from '../../contracts/prefill_worker.js';
 import {
   type DrawOptions,
   LOGITS_ROWS,
@@ -7,15 +7,15 @@ import {
   type SlotTokens,
   VERIFIED_ROWS,
   type VerifiedRun,
-} from '../contracts/rank.js';
-import { CHUNK_TOKENS, KV_BLOCK } from '../../base/kv_units.js';
-import { nth } from '../../base/lists.js';
-import { roundsOf, type Runner } from '../ranks/runner.js';
-import { readsSeen } from '../ranks/sampling/sampling_options.js';
-import type { PrefillChunk, ScheduledSequence, WorkList } from '../scheduler/index.js';
-import type { Pictures } from './pictures.js';
+} from '../../contracts/rank.js';
+import { CHUNK_TOKENS, KV_BLOCK } from '../../../base/kv_units.js';
+import { nth } from '../../../base/lists.js';
+import { roundsOf, type Runner } from '../../ranks/runner.js';
+import { readsSeen } from '../../ranks/sampling/sampling_options.js';
+import type { PrefillChunk, ScheduledSequence, WorkList } from '../../scheduler/index.js';
+import type { Pictures } from '../pictures.js';
 import type { PoolSlots } from './pool_slots.js';
-import type { TrunkRows } from './speculation/trunk_rows.js';
+import type { TrunkRows } from '../speculation/trunk_rows.js';
 
 /** What the ranks have of a prompt's positions, in order. */
 export interface WantedRows {
