@@ -160,6 +160,7 @@ export const GROUPS = [
       'without a worker a tab has it',
       'two chats with share',
       'in a page: what is in a picture',
+      'in a page: a .gguf file and its encoder',
     ],
   ],
 ];

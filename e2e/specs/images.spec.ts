@@ -4,6 +4,8 @@ import { build } from 'vite';
 import { Random } from '../../src/base/random.js';
 import { described, draw, type Thing } from '../../models/drawing.js';
 import type * as Harness from '../support/image_harness.js';
+import { mmprojOf, textGgufOf } from '../../src/model/testing/gguf/mmproj.js';
+import { makeRandomVision } from '../../src/model/testing/random_vision.js';
 import { openLibraryPage } from '../support/library_page.js';
 
 // How a page decodes pictures of prompts: the same pixels as Node.
@@ -131,4 +133,38 @@ test('in a page: what is in a picture', async ({ page }) => {
     [bytes.toString('base64'), ['what is in the picture?', 'how many shapes are there?']] as const,
   );
   expect(texts).toEqual([described(things), 'three.']);
+});
+
+test('in a page: a .gguf file and its encoder, which are opened from the disk', async ({ page }) => {
+  const made = makeRandomVision({ seed: 4 });
+  const base64 = (bytes: Uint8Array | string): string => Buffer.from(bytes).toString('base64');
+  const given = {
+    folder: [...made.files].map(([name, bytes]) => [name, base64(bytes)] as const),
+    gguf: [
+      ['tiny-F32.gguf', base64(textGgufOf(made))],
+      ['mmproj-tiny-F32.gguf', base64(mmprojOf(made))],
+    ] as const,
+    image: base64(await picture().png().toBuffer()),
+  };
+  await openLibraryPage(page);
+  const { tokens, refused } = await page.evaluate(async ({ folder, gguf, image }) => {
+    const address = '/lib/splitkv.js';
+    const { load } = (await import(address)) as typeof import('../../src/index.js');
+    const bytesOf = (text: string) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+    const filesOf = (list: readonly (readonly [name: string, bytes: string])[]): File[] =>
+      list.map(([name, bytes]) => new File([bytesOf(bytes)], name));
+    const tokensOf = async (files: File[]): Promise<readonly number[]> => {
+      const model = await load(files, { images: true, cache: false, contextLength: 256, weights: 'f32' });
+      const prompt = { prompt: 'so <image>', images: [new Blob([bytesOf(image)])] };
+      const { tokens } = await model.generate(prompt, { temperature: 0, maxTokens: 6, ignoreEos: true }).result;
+      await model.dispose();
+      return tokens;
+    };
+    const tokens = [await tokensOf(filesOf(folder)), await tokensOf(filesOf(gguf))];
+    const refused = await tokensOf(filesOf(gguf).slice(0, 1)).catch((error: unknown) => String(error));
+    return { tokens, refused };
+  }, given);
+  expect(tokens[0]).toHaveLength(6);
+  expect(tokens[1]).toEqual(tokens[0]);
+  expect(refused).toMatch(/no mmproj file lies beside tiny-F32\.gguf/);
 });
