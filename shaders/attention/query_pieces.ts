@@ -2,7 +2,7 @@ import { usageError } from '../../src/base/errors.js';
 import queryPieces from '../lib/query_pieces.wgsl?raw';
 
 /** Pieces that queries may come in: a rank attends for that many weight groups at most. */
-export const MAX_QUERY_PIECES = 8;
+const MAX_QUERY_PIECES = 8;
 
 /** How a rank's queries lie that come from several. */
 export interface QueryPieces {

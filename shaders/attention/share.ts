@@ -96,7 +96,7 @@ export function checkLanes(
 }
 
 /** Where partials travel: those of `bundleHeads` neighbouring query heads lie together, [bundle][lanes][rows][bundleHeads]. */
-export interface HeadBundles {
+interface HeadBundles {
   /** Divides the heads. */
   readonly bundleHeads: number;
 }

@@ -17,7 +17,7 @@ interface Variant extends LinearProblem {
 const geluTanh = (g: number): number => 0.5 * g * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (g + 0.044715 * g ** 3)));
 
 /** By a series of positive terms. */
-export function erf(x: number): number {
+function erf(x: number): number {
   if (Math.abs(x) > 6) return Math.sign(x);
   let [term, sum] = [x, x];
   for (let n = 1; Math.abs(term) > 1e-17 * Math.abs(sum); n++) sum += term *= (2 * x * x) / (2 * n + 1);

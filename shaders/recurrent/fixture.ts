@@ -16,7 +16,7 @@ export const PLACES = Uint32Array.from({ length: SLOTS }, (_, slot) => (slot * 3
  * row_info of some runs, one after another; the rows behind them are inactive. Mixed rows: a slot's run that begins anew behind another
  * one's at the very next position, runs of one row, inactive rows in between.
  */
-export function runsOf(rows: number, oneRun: boolean): Run[] {
+function runsOf(rows: number, oneRun: boolean): Run[] {
   if (oneRun) return [{ slot: 2, start: rows % 2 === 0 ? 0 : 7, count: Math.max(1, rows - 3) }];
   const runs: Run[] = [];
   let at = 0;

@@ -27,7 +27,7 @@ export interface SliceProblem extends SamplingProblem {
   readonly slice?: VocabSlice;
 }
 
-export const MAX_VOCAB = 262144;
+const MAX_VOCAB = 262144;
 /** Logits that one workgroup of `argmax_partial` looks at. Changes no result. */
 export const ARGMAX_TILE = 2048;
 /** Tokens that a rank sends where the best one isn't enough: the largest top_k that needs no more. */

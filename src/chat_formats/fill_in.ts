@@ -14,7 +14,7 @@ const REPOSITORIES = ['<|repo_name|>', '<repo_name>', '<reponame>'];
 /** End an answer beside those. */
 const ENDS = ['<|fim_pad|>', '<fim_pad>', '<|endoftext|>', '▁<EOT>', '<|cursor|>'];
 
-export interface FillParts<Text> {
+interface FillParts<Text> {
   readonly prefix: Text;
   readonly suffix: Text;
   readonly files?: readonly { readonly name: string; readonly text: Text }[] | undefined;

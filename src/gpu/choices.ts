@@ -21,7 +21,7 @@ export interface Variant {
   grid: GridSpec;
 }
 
-export interface Candidate {
+interface Candidate {
   /** Of the kernel's; undefined: its plan without any. */
   readonly tuning: string | undefined;
   readonly source: PipelineSource;

@@ -8,7 +8,7 @@ export type ParamTypes = Readonly<Record<string, 'u32' | 'i32' | 'f32'>>;
 export type ParamValues<P extends ParamTypes> = { readonly [K in keyof P]: number };
 
 /** Workgroup counts; a function where they depend on what changes from step to step (never on data only the GPU knows). */
-export type Grid = readonly [number, number, number];
+type Grid = readonly [number, number, number];
 /** What a grid may depend on. */
 export interface StepShape {
   /** Rows (tokens) that a dispatch works on, at most the number that it was recorded for. */

@@ -11,7 +11,7 @@ export interface Automaton {
   readonly states: readonly AutomatonState[];
 }
 
-export interface AutomatonState {
+interface AutomatonState {
   readonly accepts: boolean;
   readonly edges: readonly Edge[];
 }

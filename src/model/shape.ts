@@ -88,7 +88,7 @@ export const attentionSegments = (attention: PagedAttention): Contraction =>
     ? { modelInFeatures: attention.heads * attention.headDim, total: attention.segments ?? attention.kvHeads, align: 8 }
     : { modelInFeatures: attention.heads * attention.vHeadDim, total: 8, align: attention.vHeadDim };
 
-export function queryHeads(attention: PagedAttention, [first, end]: Span): Span {
+function queryHeads(attention: PagedAttention, [first, end]: Span): Span {
   const { modelInFeatures, ...segments } = attentionSegments(attention);
   const width = modelInFeatures / attention.heads;
   const head = (segment: number): number => segmentStart(segment, modelInFeatures, segments) / width;

@@ -10,7 +10,7 @@ import { CachePools, type KeptWindow, type PoolKind, keptWindow, windowBlocks } 
 import { sequenceRanges } from './sequences/sequence_ranges.js';
 import { type StageTopology, planTopology, shardsSequences } from './topology.js';
 
-export interface Seats {
+interface Seats {
   /** Of a batch. */
   readonly slots: number;
   readonly batches?: number;

@@ -1,7 +1,7 @@
 import { nth, range, sum } from '../base/lists.js';
 import { CHUNK_TOKENS, firstLane, heldChunks, MERGE_LANES, mostLanes } from '../base/kv_units.js';
 
-export { CHUNK_TOKENS, MERGE_LANES, mostLanes };
+export { CHUNK_TOKENS, MERGE_LANES };
 
 /**
  * Who holds which chunk of a sequence. A stage whose cache is split S ways along the sequence numbers its holders 0 .. S - 1; lane l of a

@@ -12,7 +12,7 @@ import { matesOf, type PlanTopology, type RowRole, type StageTopology } from './
  */
 
 /** Rows of every row group. */
-export const ALL = -1;
+const ALL = -1;
 
 /** What a route carries, for the rows of one row group or of `ALL`. */
 export type Cargo = { readonly group: number } &

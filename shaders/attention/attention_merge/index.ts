@@ -25,7 +25,7 @@ import source from './attention_merge.wgsl?raw';
  * 'lanes': chunks of a rank that holds some of the merge lanes, to those, which then travel.
  * 'home':  the lanes of all ranks that hold some, to the output.
  */
-export type MergeMode = 'all' | 'lanes' | 'home';
+type MergeMode = 'all' | 'lanes' | 'home';
 
 export interface AttentionMergeProblem {
   /** There is room for; a step may have fewer. */

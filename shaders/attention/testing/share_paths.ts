@@ -41,7 +41,7 @@ const prompt: RowInfo[] = CONTEXTS.flatMap((length, slot) => {
 });
 
 /** What a rank does of a path: which lanes it holds, and how things lie. */
-export interface Part extends Sharing {
+interface Part extends Sharing {
   /** Of the lanes that it writes. */
   readonly bundleHeads: number;
   readonly queryPieces?: readonly number[];

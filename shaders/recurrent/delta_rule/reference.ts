@@ -3,7 +3,7 @@ import { PLACES, rowInfoOf } from '../fixture.js';
 import type { DeltaRuleProblem } from './index.js';
 
 /** Where element [i][j] of a value head's memory lies in the state. */
-export const stateAt = (
+const stateAt = (
   { keyHeads, ratio, keyDim, valueDim }: DeltaRuleProblem,
   place: number,
   head: number,

@@ -8,7 +8,7 @@ import { philoxReference } from '../sample/reference.js';
 const FEW = 256;
 
 /** Bins whose tokens are listed, by what `partials` says of all bins: exact, in integers. */
-export function listedBins(problem: SamplingProblem, inputs: HostArrays, slot: number): Set<number> {
+function listedBins(problem: SamplingProblem, inputs: HostArrays, slot: number): Set<number> {
   const { topK, topP, seed, counter } = readSlotParams(inputs['sampling']!, slot);
   const first = firstBinWord(problem, slot);
   const word = (place: number): number => inputs['partials']![first + place]!;

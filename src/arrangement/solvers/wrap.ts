@@ -174,7 +174,7 @@ const MOST_WAYS = 200;
 const TRY_STEPS = 2;
 
 /** Ranks that share heads among themselves only. */
-export interface RankGroup {
+interface RankGroup {
   readonly ranks: number;
   readonly heads: readonly number[];
 }

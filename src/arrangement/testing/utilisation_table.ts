@@ -21,7 +21,7 @@ export const LAYERS = 32;
 type Limits = Omit<ArrangementProblem, 'loads' | 'ranks'>;
 
 /** The columns: static, no copy, one copy per layer, more copies, wrap-around; in the last by requests of a batch of 8. */
-export const columns = (more: number): Readonly<Record<string, Limits>> => ({
+const columns = (more: number): Readonly<Record<string, Limits>> => ({
   static: { mode: 'static' },
   greedy: { mode: 'greedy' },
   'exact, no copy': { mode: 'exact', copies: 0 },

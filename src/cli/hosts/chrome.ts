@@ -2,7 +2,7 @@ import type { Browser, Page } from 'playwright-core';
 import { noWebGpuError, usageError, withAbort } from '../../base/errors.js';
 import { chromeFlags, findChrome, mayHaveGpu } from './find_chrome.js';
 
-export type ChromeAdapter = 'hardware' | 'software';
+type ChromeAdapter = 'hardware' | 'software';
 
 export interface Chrome {
   readonly browser: Browser;

@@ -49,7 +49,7 @@ export interface RankState {
   readonly refused?: string;
 }
 
-export interface Serving {
+interface Serving {
   /** Of the model, by the last part of its address; undefined until the coordinator has said. */
   readonly model?: string;
   /** Its number among so many. */

@@ -30,7 +30,7 @@ export interface RoutedRequest {
   readonly session?: string | undefined;
 }
 
-export interface Chosen {
+interface Chosen {
   readonly replica: string;
   /** Blocks of the request's prefix that it has cached as far as is known. */
   readonly cachedBlocks: number;

@@ -51,7 +51,7 @@ export function createPortCommunicator(options: PortCommunicatorOptions): Commun
 }
 
 /** A rank in a worker of its own: a port to each peer, tensors as transferred ArrayBuffers or in shared memory. */
-export class PortTransport implements Transport {
+class PortTransport implements Transport {
   readonly rank: number;
   readonly worldSize: number;
   readonly #links = new Map<number, PeerLink>();

@@ -6,7 +6,7 @@ import { TestRank } from './test_rank.js';
 /** What ranks run, by name: a worker is told the name. */
 const programs = { ...data, ...faults };
 
-export type Programs = typeof programs;
+type Programs = typeof programs;
 export type ProgramName = keyof Programs;
 /** A program's arguments; plain data. */
 export type ProgramArgs<P extends ProgramName> =

@@ -33,7 +33,7 @@ import { checkForm, type TextForms } from '../serving/text/forms.js';
 import { checkTools, frameOf, readerOf } from '../serving/text/reading.js';
 import { type ToolCall, withDelta } from '../../chat_formats/tools.js';
 
-export type FinishDetail = GenerateResult['finish_detail'];
+type FinishDetail = GenerateResult['finish_detail'];
 
 const REASONS: Record<FinishDetail, FinishReason> = {
   eos: 'stop',

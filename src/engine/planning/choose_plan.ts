@@ -14,7 +14,7 @@ import { areUnlike, rankCount, ranksOf } from './rank_adapters.js';
 import type { ReadPlan } from './read_plan.js';
 
 /** What the planner said of the plan that it picked. */
-export interface PickedPlan {
+interface PickedPlan {
   readonly why: string;
   /** Ranks that there might have been. */
   readonly ranks: number;

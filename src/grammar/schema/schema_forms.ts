@@ -98,7 +98,7 @@ const UNEVALUATED: readonly Unevaluated[] = [
   },
 ];
 
-export function same(a: unknown, b: unknown): boolean {
+function same(a: unknown, b: unknown): boolean {
   if (a === b || typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return a === b;
   const keys = Object.keys(a);
   if (Array.isArray(a) !== Array.isArray(b) || keys.length !== Object.keys(b).length) return false;
@@ -268,7 +268,7 @@ function dependenciesOf(schema: Readonly<Record<string, unknown>>): [name: strin
   });
 }
 
-export function schemaOf(value: unknown): Schema {
+function schemaOf(value: unknown): Schema {
   if (typeof value === 'boolean' || isObject(value)) return value;
   throw usageError(`schema: ${show(value)}: expected an object, true or false`);
 }
@@ -377,7 +377,7 @@ export function typesOf(form: Form): readonly string[] {
 }
 
 /** What holds where both hold; undefined where nothing does. */
-export function merged(a: Form, b: Form): Form | undefined {
+function merged(a: Form, b: Form): Form | undefined {
   const form: Record<string, unknown> = { ...a };
   for (const [key, value] of Object.entries(b)) {
     const own = a[key];

@@ -37,7 +37,7 @@ const MATCHER_UNITS = 2 ** 19;
 /** An entry's other parts. */
 const ENTRY_BYTES = 512;
 /** To make a form ready. */
-export const FORM_SECONDS = 10;
+const FORM_SECONDS = 10;
 /** For what may follow in an answer, whose form may have to be made ready again. Only what isn't usual takes as long. */
 const NEXT_SECONDS = 3 * FORM_SECONDS;
 /** Threads that an answer may lose. */

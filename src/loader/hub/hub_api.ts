@@ -10,7 +10,7 @@ export interface HubAccess {
   readonly http: HttpOptions;
 }
 
-export interface HubFile {
+interface HubFile {
   readonly size: number | undefined;
   /** SHA-256 of a large file (64 digits), git's SHA-1 of a small one (40); the ETag that the Hub sends. */
   readonly id: string | undefined;

@@ -14,7 +14,7 @@ export interface HubRepository {
   readonly movedTo?: string;
 }
 
-export interface SeenRequest {
+interface SeenRequest {
   readonly method: string;
   /** 'hub' or 'cdn': where LFS files lie. */
   readonly origin: 'hub' | 'cdn';

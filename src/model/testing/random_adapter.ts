@@ -18,7 +18,7 @@ export interface RandomAdapterOptions {
   readonly stacked?: true;
 }
 
-export interface RandomPair {
+interface RandomPair {
   readonly tensor: string;
   readonly rows: number;
   readonly columns: number;

@@ -6,7 +6,7 @@ import type { MatrixType } from '../../../shaders/linear/pack.js';
  */
 export type WeightTypes = MatrixType | MixedTypes;
 
-export interface MixedTypes {
+interface MixedTypes {
   /** That of the most bytes. */
   readonly most: MatrixType;
   /** Of tensors that have another one. */

@@ -21,7 +21,7 @@ import type { LayerSizes } from '../memory.js';
 import type { MachineMeasure } from './measure.js';
 import { type ModelWork, sequencesPart, type StageStep } from './step_rows.js';
 
-export interface Message {
+interface Message {
   readonly from: number;
   readonly to: number;
   readonly bytes: number;

@@ -10,7 +10,7 @@ import { cutStage, type StageCut } from './stage_cut.js';
 import * as forms from './stage_form.js';
 
 /** Cuts a stage over so many ranks, or says why it can't be. `wanted` are degrees that the caller asks for. */
-export type StageMaker = (ranks: number, shape: ModelShape, wanted: forms.WantedForm) => StageCut | string;
+type StageMaker = (ranks: number, shape: ModelShape, wanted: forms.WantedForm) => StageCut | string;
 
 /** What makes a policy known: to makers and checkers, the planner, the command line, pages and docs/capabilities.md. */
 export interface PolicyRow {

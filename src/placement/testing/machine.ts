@@ -11,7 +11,7 @@ export const LAYER: LayerMeasure = {
   prompt: { secondsPerByte: 1e-9, secondsPerByteRow: 1e-11, layerSeconds: 0, attention: 1e-7 },
 };
 
-export const adapterOf = (options: Partial<AdapterMeasure> = {}): AdapterMeasure => ({
+const adapterOf = (options: Partial<AdapterMeasure> = {}): AdapterMeasure => ({
   name: 'test',
   dense: LAYER,
   expert: LAYER,

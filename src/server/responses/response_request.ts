@@ -29,7 +29,7 @@ import {
   parseFields,
 } from '../requests/fields.js';
 
-export interface ResponseRequest {
+interface ResponseRequest {
   readonly instructions: string | null;
   readonly previous: string | undefined;
   readonly store: boolean;

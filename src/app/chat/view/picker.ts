@@ -124,7 +124,7 @@ function row(fit: CatalogFit, standing: Standing, say: Say, choose: PickerHost['
 }
 
 /** The list of models that this browser keeps, each with a button that deletes it. */
-export class KeptModels {
+class KeptModels {
   constructor(
     private readonly status: HTMLElement,
     private readonly list: HTMLElement,

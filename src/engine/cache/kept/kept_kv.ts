@@ -19,7 +19,7 @@ const MAGIC = Uint8Array.of(0x73, 0x6b, 0x76, FORMAT);
 export const HEADER = MAGIC.length + 32;
 const PIECE = new RegExp(`^[0-9a-f]{32}\\.(${KV_PARTS.join('|')})$`);
 /** Bytes that are kept where nothing else is said. */
-export const DEFAULT_KEPT_BYTES = 4 * 2 ** 30;
+const DEFAULT_KEPT_BYTES = 4 * 2 ** 30;
 
 /** Whose keys and values: all that their bits depend on beside the tokens, by its name for people. No plan and no number of ranks is among it. */
 export type KvSubject = Readonly<Record<'model' | 'weight type' | 'KV type' | 'kind of adapter', unknown>>;

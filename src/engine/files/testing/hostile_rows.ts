@@ -9,7 +9,7 @@ import { modelToGguf } from '../../../model/testing/gguf/model.js';
 import { makeRandomModel } from '../../../model/testing/random_model.js';
 
 /** A file: what is in it, or what it begins with before zeros up to a size. */
-export type Content = string | Uint8Array | { readonly start: Uint8Array; readonly bytes: number };
+type Content = string | Uint8Array | { readonly start: Uint8Array; readonly bytes: number };
 
 /** A folder, or one GGUF file, by what is special about it. */
 export interface HostileRow {

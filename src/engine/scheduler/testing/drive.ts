@@ -9,7 +9,7 @@ import { audit } from './audit.js';
 import { KvModel } from './kv_model.js';
 import type { RandomRequest, RandomRun } from './random_trace.js';
 
-export interface Outcome {
+interface Outcome {
   readonly reason: EndReason;
   readonly generated: readonly number[];
   readonly finishedAt: number;
@@ -38,7 +38,7 @@ const STEMS = [
   [3, 1, 2, 1, 1, 2, 2, 1, 1, 1, 2, 1, 2, 2],
 ];
 
-export const promptOf = ({ stem, stemTokens, ownTokens }: RandomRequest): number[] => [
+const promptOf = ({ stem, stemTokens, ownTokens }: RandomRequest): number[] => [
   ...STEMS[stem]!.slice(0, stemTokens),
   ...Array.from({ length: ownTokens }, (_, i) => 1 + ((i + ownTokens) % 2)),
 ];

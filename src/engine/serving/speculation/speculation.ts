@@ -23,7 +23,7 @@ export interface Proposal {
 }
 
 /** So many tokens of a proposal. */
-export interface Choice {
+interface Choice {
   readonly proposal: Proposal;
   readonly count: number;
 }
@@ -56,7 +56,7 @@ const FORGONE = 0.5;
 const MOST_SAVED = 6;
 
 /** A request, as its drafts are made. */
-export interface DraftedRequest {
+interface DraftedRequest {
   readonly isDrafted: boolean;
   readonly request: {
     readonly prompt: readonly number[];

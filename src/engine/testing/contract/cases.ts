@@ -139,7 +139,7 @@ export const contractModels = {
 
 export type ContractModel = keyof typeof contractModels;
 
-export interface PlanCase {
+interface PlanCase {
   /** Names the plan in reports. */
   readonly name: string;
   readonly make: (model: ContractModel) => Plan;

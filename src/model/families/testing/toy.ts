@@ -6,7 +6,7 @@ import { defineFamily } from '../family.js';
 
 const block = 'transformer.h.{layer}.';
 
-export const toyNames: TensorNames = {
+const toyNames: TensorNames = {
   embedding: 'transformer.wte',
   norm: 'transformer.ln_f',
   head: 'output_layer',

@@ -42,7 +42,7 @@ export interface CacheOptions {
   readonly headTables?: HeadTables;
 }
 
-export interface HeadTables {
+interface HeadTables {
   /** By the model's layer, u32 [slots][the rank's kv heads][tableStride] (shaders/lib/kv_table.wgsl); instead of the one block table. */
   readonly tables: ReadonlyMap<number, Buffer>;
   /** By the model's layer: blocks of all the rank's kv heads together. */

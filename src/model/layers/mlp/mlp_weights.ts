@@ -93,7 +93,7 @@ export interface ExpertSpecs {
 }
 
 /** A dense MLP beside experts, and the norms of both. */
-export interface BesideSpecs {
+interface BesideSpecs {
   readonly mlp: DenseMlpSpecs;
   readonly mlpBehind: NormSpec;
   readonly before: NormSpec;

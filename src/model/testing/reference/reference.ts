@@ -138,7 +138,7 @@ export function latentHeadDrafts(
  * compared, for each token. Where it is near the error of f32 arithmetic (1e-5), a correct runtime may choose otherwise.
  * Infinity without experts.
  */
-export function routingMargins(config: ModelConfig, weights: WeightMap, tokens: readonly number[]): number[] {
+function routingMargins(config: ModelConfig, weights: WeightMap, tokens: readonly number[]): number[] {
   const margins = tokens.map(() => Infinity);
   referenceLogits(config, weights, tokens, {
     onRouting: ({ margin }, _layer, position) => {

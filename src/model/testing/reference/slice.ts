@@ -20,7 +20,7 @@ export interface ExpectedMatrix {
 }
 
 /** f32 values, zeros up to a multiple of 32 after them. */
-export interface ExpectedVector {
+interface ExpectedVector {
   readonly values: readonly number[];
   readonly numbers: number;
 }
@@ -36,7 +36,7 @@ export function packedValues({ type, rows, columns: [begin, end] }: ExpectedMatr
 const up32 = (value: number): number => Math.ceil(value / 32) * 32;
 const BITS = { f32: 32, f16: 16, q8: 8 + 16 / 32, q4: 4 + 16 / 32 };
 
-export const packedBytes = ({ type, rows, columns: [begin, end] }: ExpectedMatrix): number =>
+const packedBytes = ({ type, rows, columns: [begin, end] }: ExpectedMatrix): number =>
   (up32(rows.length) * up32(end - begin) * BITS[type]) / 8;
 
 export const expectedBytes = (expected: Expected): number =>

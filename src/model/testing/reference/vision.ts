@@ -287,12 +287,7 @@ export function gemma4PatchRows(
 }
 
 /** Behind the last norm, by patch, row by row: modeling_siglip.py. */
-export function siglipStates(
-  weights: WeightMap,
-  prefix: string,
-  tower: ReferenceTower,
-  pixels: ArrayLike<number>,
-): Vector[] {
+function siglipStates(weights: WeightMap, prefix: string, tower: ReferenceTower, pixels: ArrayLike<number>): Vector[] {
   const { hidden, image, patch } = tower;
   const tensor = lookupIn(weights);
   const side = Math.floor(image / patch);
