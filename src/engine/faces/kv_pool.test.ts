@@ -65,6 +65,9 @@ describe('KV blocks', () => {
     expect(kvBlocksOf(facts('adp', 2), 4, { kvMemory: 64 * TOKEN * 10 })).toBe(20);
     // Of 5 slots one rank has 3, and the memory is what it may take.
     expect(kvBlocksOf(facts('adp', 2), 5, { kvMemory: 64 * TOKEN * 12 })).toBe(20);
+    // In each of two stages, of a layer.
+    expect(kvBlocksOf(facts('pp x adp', 4), 4, { kvMemory: 32 * TOKEN * 10 })).toBe(20);
+    expect(kvBlocksOf(facts('pp x adp', 4), 4, {})).toBe(4 * 16);
   });
 
   test('the default ends at 1 GiB, but holds a whole context', () => {
