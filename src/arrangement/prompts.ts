@@ -146,29 +146,27 @@ function byLanes(held: readonly (readonly number[])[], loads: readonly number[],
       return { head, rank, lanes: Math.max(1, own), size: nth(loads, head) / MERGE_LANES };
     }),
   );
-  type Part = (typeof parts)[number];
   const read = (rank: number): number => sum(parts.map((part) => (part.rank === rank ? part.lanes * part.size : 0)));
   for (const head of held.keys()) {
     const own = parts.filter((part) => part.head === head);
     while (sum(own.map((part) => part.lanes)) > MERGE_LANES)
       own.reduce((most, part) => (part.lanes > most.lanes ? part : most)).lanes--;
   }
+  const ranks = [...new Set(held.flat())];
   /** A lane from the busiest rank to another that it doesn't make as busy, the least busy one. */
   const relieve = (): boolean => {
-    const ranks = [...new Set(held.flat())];
     const busiest = ranks.reduce((most, rank) => (read(rank) > read(most) ? rank : most));
-    const moves = parts.flatMap((from) =>
-      parts.flatMap((to): { from: Part; to: Part; then: number }[] => {
-        const may = from.rank === busiest && from.lanes > 1 && to.head === from.head && to !== from && from.size > 0;
-        const then = read(to.rank) + from.size;
-        return may && then < read(busiest) * (1 - TIE) ? [{ from, to, then }] : [];
-      }),
+    const most = read(busiest) * (1 - TIE);
+    const givers = parts.filter(({ rank, lanes: own, size }) => rank === busiest && own > 1 && size > 0);
+    const moves = givers.flatMap((from) =>
+      parts
+        .filter((to) => to !== from && to.head === from.head)
+        .map((to) => ({ from, to, peak: read(to.rank) + from.size })),
     );
-    const [first, ...rest] = moves;
-    if (!first) return false;
-    const { from, to } = rest.reduce((best, move) => (move.then < best.then ? move : best), first);
-    from.lanes--;
-    to.lanes++;
+    const best = moves.toSorted((one, other) => one.peak - other.peak)[0];
+    if (!best || best.peak >= most) return false;
+    best.from.lanes--;
+    best.to.lanes++;
     return true;
   };
   while (relieve());
