@@ -43,6 +43,8 @@ export interface AdpStudy {
   readonly checks?: readonly PublishedCheck[];
   readonly parameters: Readonly<Record<string, unknown>>;
   readonly logs: Readonly<Partial<Record<RowName, readonly LoggedIteration[]>>>;
+  /** Of the trace's requests. */
+  readonly lengths: Readonly<Record<'prompts' | 'answers', readonly number[]>>;
 }
 
 /** Runs the published policies and our own on one trace. `onRun` is called before each. */
@@ -67,6 +69,10 @@ export async function studyAdp(
     ...(isPublishedRun(options) && { checks: publishedChecks(logs.baseline!) }),
     parameters: parametersOf(options),
     logs,
+    lengths: {
+      prompts: options.trace.map(({ inputTokens }) => inputTokens),
+      answers: options.trace.map(({ outputTokens }) => outputTokens),
+    },
   };
 }
 

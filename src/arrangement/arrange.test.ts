@@ -2,7 +2,8 @@ import fc from 'fast-check';
 import { Random } from '../base/random.js';
 import { describe, expect, test } from 'vitest';
 import { arrange } from './arrange.js';
-import { makespan, promptUtilisation, rankCopies, staticPlacement } from './task.js';
+import { promptDeviations, promptUtilisation } from './prompts.js';
+import { makespan, rankCopies, staticPlacement } from './task.js';
 import { lognormalLoads } from './testing/loads.js';
 import { type Arrangement, type ArrangementProblem, MODES } from './types.js';
 
@@ -20,21 +21,24 @@ const problems: fc.Arbitrary<ArrangementProblem> = fc
   .record({
     loads: loads(4, 6),
     ranks: fc.integer({ min: 1, max: 5 }),
-    mode: fc.constantFrom(...MODES),
+    mode: fc.constantFrom(...MODES, undefined),
+    deviations: fc.option(fc.double({ min: 0, max: 2, noNaN: true }), { nil: undefined }),
     copies: fc.option(fc.integer({ min: 0, max: 4 }), { nil: undefined }),
     extra: fc.option(fc.integer({ min: 0, max: 6 }), { nil: undefined }),
     batch: fc.option(fc.integer({ min: 1, max: 9 }), { nil: undefined }),
   })
-  .map(({ extra, copies, batch, ...problem }) => {
+  .map(({ extra, copies, batch, mode, deviations, ...rest }) => {
+    const problem = { ...rest, ...(mode && { mode }) };
     const heads = problem.loads.flat().length;
     // The static arrangement holds most: its fullest rank must fit, too.
     const fullest = problem.loads.length * Math.ceil(problem.loads[0]!.length / problem.ranks);
-    const least = problem.mode === 'static' ? fullest : Math.ceil(heads / problem.ranks);
+    const least = mode === 'static' ? fullest : Math.ceil(heads / problem.ranks);
     return {
       ...problem,
       ...(copies === undefined ? {} : { copies }),
       ...(extra === undefined ? {} : { memory: least + extra }),
       ...(batch === undefined ? {} : { batch }),
+      ...(deviations === undefined ? {} : { deviations: rest.loads.map((heads) => heads.map(() => deviations)) }),
     };
   });
 
@@ -145,6 +149,37 @@ describe('the sizes that matter', () => {
     expect(varying(0.2)).toBeLessThan(0.84);
     expect(varying(0.4)).toBeLessThan(0.72);
     expect(promptUtilisation({ model: 'm', kv_budget: 0.2, layers }, placement, 8)).toBeUndefined();
+  });
+
+  test('copies beyond those that means need go where single prompts do, and stay within the limit', () => {
+    const layers = lognormalLoads(3, 16, 8);
+    const deviations = layers.map((heads) => heads.map(() => 0.2));
+    const profile = {
+      model: 'm',
+      kv_budget: 0.2,
+      layers,
+      share: layers,
+      share_std: layers.map((heads) => heads.map((load) => 0.2 * load)),
+    };
+    expect(
+      promptDeviations(profile)!
+        .flat()
+        .every((part) => Math.abs(part - 0.2) < 1e-9),
+    ).toBe(true);
+    const busy = (problem: Pick<ArrangementProblem, 'copies' | 'deviations'>): [number, number] => {
+      const found = arrange({ loads: layers, ranks: 8, batch: 8, ...problem });
+      for (const layer of layers.keys()) expect(copiesOfLayer(found, layer)).toBeLessThanOrEqual(problem.copies ?? 7);
+      return [promptUtilisation(profile, found.placement, 8, true)!, found.copies / layers.length];
+    };
+    const [before, few] = busy({ deviations });
+    expect(before).toBeLessThan(0.88);
+    expect(busy({ copies: 7 })[1]).toBe(few);
+    const [after, more] = busy({ deviations, copies: 9 });
+    expect(after).toBeGreaterThan(0.9);
+    expect(more).toBeGreaterThan(few);
+    // As many copies, in equal shares by the means alone.
+    const equal = arrange({ loads: layers, ranks: 8, batch: 8, mode: 'fair-copy', copies: 9 });
+    expect(after).toBeGreaterThan(promptUtilisation(profile, equal.placement, 8, true)!);
   });
 
   test.each([0, 2])('32 heads on 8 ranks, %i copies per layer: within 1% of the lower bound', (copies) => {

@@ -1,7 +1,9 @@
 import { usageError } from '../base/errors.js';
+import { MERGE_LANES } from '../base/kv_units.js';
 import { count, range, spreadEvenly, sum } from '../base/lists.js';
 import { intoBytes, leastLatency, rankBytes, rankSeconds } from './latency.js';
 import { withinMemory } from './memory.js';
+import { copiesForPrompts } from './prompts.js';
 import { equalSharesBound } from './solvers/pieces.js';
 import { SOLVERS, solveEach } from './solvers/solvers.js';
 import { type Steps, TIE, type Task, layerLoads, makespan, rankCopies, staticPlacement } from './task.js';
@@ -33,7 +35,7 @@ export function arrange(problem: ArrangementProblem, steps = STEPS): Arrangement
   const { mode, pipeline = 1, costs } = problem;
   if (pipeline > 1) return arrangePipeline({ ...problem, pipeline }, steps);
   if (costs) return arrangeLatency({ ...problem, mode: mode ?? 'exact', costs }, steps);
-  if (mode === undefined) return arrangeWithCopies(problem, steps);
+  if (mode === undefined) return forPrompts(problem, arrangeWithCopies(problem, steps));
   return measured({ ...problem, mode }, search({ ...problem, mode }, { left: steps }));
 }
 
@@ -68,13 +70,34 @@ function arrangeWithCopies(problem: ArrangementProblem, steps: number): Arrangem
   return measured(wrap, { placement, bound: all.bound });
 }
 
+/** With the copies that may still be made where single prompts need them. */
+function forPrompts(problem: ArrangementProblem, found: Arrangement): Arrangement {
+  const { loads, ranks, deviations, copies, memory, batch = MERGE_LANES } = problem;
+  if (!deviations || !copies || ranks === 1 || memory !== undefined || batch % MERGE_LANES !== 0) return found;
+  const limits = { ranks, copies, enough: BUSY };
+  const placement = loads.map((layer, at) => {
+    const heads = found.placement[at] ?? [];
+    const more = copiesForPrompts(heads, { loads: layer, deviations: deviations[at] ?? [] }, limits);
+    const peak = (own: Placement[number]): number => makespan([layer], [own], ranks);
+    return peak(more) <= peak(staticPlacement(layer.length, ranks)) ? more : heads;
+  });
+  const added = placement.some((heads, layer) => heads !== found.placement[layer]);
+  return added ? measured({ ...problem, mode: 'wrap' }, { placement, bound: sum(loads.flat()) / ranks }) : found;
+}
+
 function arrangePipeline(problem: ArrangementProblem & { readonly pipeline: number }, steps: number): Arrangement {
   const { loads, ranks, pipeline } = problem;
   const stageRanks = ranks / pipeline;
   const stages = spreadEvenly(loads.length, pipeline).map(([first, end], stage) => {
     const own = <T>(list: readonly T[]): readonly T[] => list.slice(stage * stageRanks, (stage + 1) * stageRanks);
     const costs = problem.costs && costsOf(problem.costs, own);
-    const part = { ...problem, loads: loads.slice(first, end), ranks: stageRanks, pipeline: 1 };
+    const part = {
+      ...problem,
+      loads: loads.slice(first, end),
+      deviations: problem.deviations?.slice(first, end),
+      ranks: stageRanks,
+      pipeline: 1,
+    };
     return arrange({ ...part, ...(costs && { costs }) }, steps / pipeline);
   });
   const placement = stages.flatMap((stage, index) =>

@@ -5,5 +5,6 @@
 
 export { arrange, copyLimit } from './arrange.js';
 export * from './files.js';
-export { makespan, promptUtilisation, rankLoads, utilisation } from './task.js';
+export { promptDeviations, promptUtilisation } from './prompts.js';
+export { makespan, rankLoads, utilisation } from './task.js';
 export * from './types.js';

@@ -1,7 +1,4 @@
-import { range, spreadEvenly, sum } from '../base/lists.js';
-import { Random } from '../base/random.js';
-import type { Profile } from './files.js';
-import { laneLoads, shareLanes } from './lane_shares.js';
+import { spreadEvenly, sum } from '../base/lists.js';
 import type { LayerPlacement, Placement } from './types.js';
 
 /** Loads nearer than this, relative, count as equal: the order of additions must not decide a search. */
@@ -92,51 +89,3 @@ export const makespan = (loads: Loads, placement: Placement, ranks: number): num
 /** The share of their time that ranks work when all wait for a rank that takes `longest`; 1 when there is nothing to do. */
 export const utilisation = (loads: Loads, ranks: number, longest: number): number =>
   longest > 0 ? sum(loads.flat()) / (ranks * longest) : 1;
-
-/** Layers of prompts that are drawn: their mean is then within some 0.01. */
-const DRAWS = 512;
-
-/** Entries of a head, on average, of a long prompt: merge lanes are about alike. */
-const LONG = 2 ** 16;
-
-/**
- * The utilisation of a prompt alone, on average. What its heads keep is not the mean of many prompts, and its ranks wait for the busiest:
- * this is lower than that of the mean, by which heads are arranged. Heads are taken to vary independently, lognormally.
- * @param ranks of a pipeline's stage
- * @param sharesLanes copies share the lanes of each prompt by what it keeps, if it is long (`shareLanes`)
- * @returns undefined for a profile that doesn't tell how much they vary
- */
-export function promptUtilisation(
-  { layers, share, share_std: deviations }: Profile,
-  placement: Placement,
-  ranks: number,
-  sharesLanes = false,
-): number | undefined {
-  if (!share || !deviations) return undefined;
-  const random = new Random(1);
-  const draw = (load: number, layer: number, head: number): number => {
-    const [mean = 0, deviation = 0] = [share[layer]?.[head], deviations[layer]?.[head]];
-    const variance = mean > 0 ? Math.log1p((deviation / mean) ** 2) : 0;
-    return load * Math.exp(Math.sqrt(variance) * random.normal() - variance / 2);
-  };
-  const all = 1 + Math.max(...placement.flat(2).map(({ rank }) => rank));
-  const draws = Math.ceil(DRAWS / layers.length);
-  const drawn = range(0, draws).map(() => {
-    const loads = layers.map((heads, layer) => heads.map((load, head) => draw(load, layer, head)));
-    return utilisation(loads, ranks, sharesLanes ? laneMakespan(loads, placement) : makespan(loads, placement, all));
-  });
-  return sum(drawn) / draws;
-}
-
-/** As `makespan`, of copies that share lanes by these loads. */
-function laneMakespan(loads: Loads, placement: Placement): number {
-  const scale = (LONG * loads.flat().length) / sum(loads.flat());
-  const peaks = loads.map((layer, at) => {
-    const heads = layer.map((load, head) => ({
-      ranks: (placement[at]?.[head] ?? []).map(({ rank }) => rank),
-      entries: Math.round(load * scale),
-    }));
-    return Math.max(...laneLoads(heads, shareLanes(heads, new Map())).values());
-  });
-  return sum(peaks) / scale;
-}

@@ -43,6 +43,11 @@ export interface ArrangementProblem {
   readonly pipeline?: number;
   /** Copies of heads beyond the first that a layer may have. Without it: see `copyLimit`. */
   readonly copies?: number;
+  /**
+   * [layer][head]: how much loads vary from prompt to prompt, a standard deviation as a part of the mean (`promptDeviations`). In the
+   * default mode, and shares of real numbers or eighths, `copies` that the mean loads don't need then go where single prompts do.
+   */
+  readonly deviations?: readonly (readonly number[])[] | undefined;
   /** Copies of heads, first ones included, that a rank may hold over all layers together; without it no limit. */
   readonly memory?: number;
   /** Requests in a batch: shares are multiples of 1 / batch. Without it shares are real numbers. */

@@ -181,7 +181,10 @@ export function reorder({ ranks, links, ...rest }: MachineMeasure, order: readon
 }
 
 /** A pipeline's stages take turns, so it is memory that they balance. */
-function pipelineCosts({ shape, sizes }: ModelWork, { contextLength, batch = 1 }: Workload): PlanOptions {
+export function pipelineCosts(
+  { shape, sizes }: Pick<ModelWork, 'shape' | 'sizes'>,
+  { contextLength, batch = 1 }: Pick<Workload, 'contextLength' | 'batch'>,
+): PlanOptions {
   const [{ shares }] = makePlan('single', 1, shape).stages as [Stage];
   const tokens = shape.kvHeads * contextLength * batch;
   return {

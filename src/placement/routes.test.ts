@@ -1,7 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { range, sum } from '../base/lists.js';
-import { subtrees } from './routes.js';
+import { makePlan } from './make/make_plan.js';
+import { embeddingRoutes, subtrees } from './routes.js';
+import { gqaShape } from './testing/shapes.js';
+import { planTopology } from './topology.js';
 
 /** The tree of shaders/lib/tree_sum.wgsl, in f32: `values` by first segment, of segments [first, first + size) of `total`. */
 function treeSum(values: ReadonlyMap<string, number>, total: number, first: number, size: number): number | undefined {
@@ -71,4 +74,16 @@ describe('sums of a contraction that ranks share out', () => {
       }),
     );
   });
+});
+
+test('a vocabulary that only one rank has rows of is sent to the others', () => {
+  const shape = gqaShape(4, { vocabSize: 60 });
+  const plan = makePlan('tp', 2, shape);
+  expect(plan.embedding).toEqual([{ rank: 0, rows: [0, 60] }]);
+  expect(embeddingRoutes(planTopology(plan), plan, 60, 'generated').map(({ from, to }) => [from, to])).toEqual([
+    [0, 0],
+    [0, 1],
+  ]);
+  const whole = makePlan('sp', 2, shape);
+  expect(embeddingRoutes(planTopology(whole), whole, 60, 'generated')).toEqual([]);
 });

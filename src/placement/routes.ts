@@ -307,11 +307,17 @@ export const vocabHolders = (topology: PlanTopology, shares: readonly VocabShare
       end > first && sampledRows(topology, other) === sampledRows(topology, rank),
   );
 
-/** Embedding rows of every rank that has some, where they are cut over ranks, to every rank of the first stage that runs rows. */
+/**
+ * Embedding rows of every rank that has some, where they are cut over ranks (or one has all), to every rank of the first stage that runs
+ * rows.
+ */
 export function embeddingRoutes(topology: PlanTopology, plan: Plan, vocabSize: number, role: RowRole): Route[] {
-  return nth(topology.stages, 0).holders.flatMap(({ rank: to }) => {
+  const { holders } = nth(topology.stages, 0);
+  return holders.flatMap(({ rank: to }) => {
     const owners = vocabHolders(topology, plan.embedding, to);
-    if (owners.every(({ rows: [first, end] }) => end - first === vocabSize)) return [];
+    const alike = holders.filter(({ rank }) => sampledRows(topology, rank) === sampledRows(topology, to));
+    const whole = owners.every(({ rows: [first, end] }) => end - first === vocabSize);
+    if (whole && owners.length === alike.length) return [];
     return runsOf(topology, to, role).flatMap((group) =>
       owners.map(({ rank }, part) => route(rank, to, { kind: 'embedding', part, group })),
     );

@@ -10,6 +10,7 @@ import { type PublishedCheck, PUBLISHED_NOTES } from '../published_checks.js';
 import type { PublishedRow } from '../published_run.js';
 import { escapeHtml } from '../../report/html.js';
 import { chart, type Mark, type Point } from './chart.js';
+import { lengthsSection } from './lengths.js';
 import { runCharts, runSection, scaleOf } from './run_section.js';
 import { STYLE } from './style.js';
 
@@ -44,6 +45,8 @@ export function adpReport({ study, pareto }: AdpReport): string {
 balance of the same iterations would give. TTFT: mean time to first token.</p>
 <div class="scroll" role="region" aria-label="Result" tabindex="0">${table(study.rows, study.checks ? study.published : [])}</div>
 ${study.checks ? publishedChecks(study.checks) : ''}
+<h2>Lengths of requests</h2>
+${lengthsSection(study.lengths)}
 <h2>Tokens per rank and balance</h2>
 <p class="soft">Left:<span class="key blue"></span>mean over ranks, shaded from the least to the most loaded one.
 Right:<span class="key orange"></span>balance ratio, shaded where the middle 80% of iterations lie. Means over stretches of iterations; the

@@ -6,6 +6,7 @@ import { syntheticTrace } from '../trace.js';
 import { adpReport } from './adp_report.js';
 import { binned } from './bins.js';
 import { ticks } from './chart.js';
+import { countsOf } from './lengths.js';
 
 const options: AdpStudyOptions = {
   trace: syntheticTrace({ requests: 60, meanInput: 100, meanOutput: 50, seed: 1, maxInput: 1000 }),
@@ -26,8 +27,8 @@ test('a page that needs nothing but itself', async () => {
   const html = adpReport({ study, pareto });
   expect(html).not.toMatch(/<script|<link|<img|url\(|https?:/);
   expect(html).not.toMatch(/NaN|Infinity|undefined/);
-  // Three charts for each run, and a front for each load.
-  expect(html.match(/<svg /g)).toHaveLength(14);
+  // Lengths, three charts for each run, and a front for each load.
+  expect(html.match(/<svg /g)).toHaveLength(16);
   expect(html).toContain('prefers-color-scheme: dark');
   expect(html).not.toContain('Published');
   const checks = [
@@ -35,7 +36,7 @@ test('a page that needs nothing but itself', async () => {
   ] as const;
   const published = adpReport({ study: { ...study, checks } });
   for (const text of ['34,140', '70.23%', '70.00%']) expect(published).toContain(text);
-  expect(published.match(/<svg /g)).toHaveLength(12);
+  expect(published.match(/<svg /g)).toHaveLength(14);
 });
 
 test('a run of one iteration still draws', async () => {
@@ -46,6 +47,13 @@ test('a run of one iteration still draws', async () => {
   const study = await studyAdp(one);
   const html = adpReport({ study, pareto: await paretoOfLoads(one) });
   expect(html).not.toMatch(/NaN|Infinity|undefined/);
+});
+
+test('lengths are counted in equal stretches, the longest in the last', () => {
+  expect(countsOf([1, 2, 2, 4])).toEqual([1, 2, 0, 1]);
+  const counts = countsOf([1, 50, 51, 100, 2000, 2000]);
+  expect(counts).toHaveLength(40);
+  expect([counts[0], counts[1], counts[39]]).toEqual([2, 2, 2]);
 });
 
 test('bins cover the log; ticks are round', () => {

@@ -4,7 +4,8 @@
  */
 
 import { arrange } from '../arrange.js';
-import { promptUtilisation, rankLoads, utilisation } from '../task.js';
+import { promptUtilisation } from '../prompts.js';
+import { rankLoads, utilisation } from '../task.js';
 import type { ArrangementProblem } from '../types.js';
 import { lognormalLoads } from './loads.js';
 

@@ -12,6 +12,7 @@ import {
   parseProfile,
   type Placement,
   type Profile,
+  promptDeviations,
   promptUtilisation,
   rankLoads,
   toArrangementFile,
@@ -67,7 +68,12 @@ export const command: Command = {
     const out = await writableGiven(options, 'out');
     const profile = parseProfile(await readGiven('profile', file), file);
     const costs = await readCosts(options);
-    const problem: ArrangementProblem = { loads: profile.layers, ...limits, ...(costs && { costs }) };
+    const problem: ArrangementProblem = {
+      loads: profile.layers,
+      deviations: promptDeviations(profile),
+      ...limits,
+      ...(costs && { costs }),
+    };
     const start = performance.now();
     const found = arrange(problem);
     const seconds = (performance.now() - start) / 1000;

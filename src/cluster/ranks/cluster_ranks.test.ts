@@ -63,6 +63,19 @@ describe.skipIf(!natsServer)('ranks of other processes', () => {
     }
   });
 
+  test('prompts on a rank of their own: the same bits, by name or whichever is free', async () => {
+    const one = await load(MODEL, { adapter, contextLength: 256 });
+    const prompt = Array.from({ length: 150 }, (_, at) => (at * 37) % 250);
+    const { tokens } = await one.generate(prompt, { maxTokens: 12, ignoreEos: true, seed: 1 }).result;
+    await one.dispose();
+    const [more] = drawn([{ adapter: 'a' }, {}], 1, 'prefill workers of a cluster');
+    const model = await load(MODEL, options({ ranks: ['b'], plan: 'single', prefill: { kind: 'splitkv', ...more } }));
+    expect(model.info.prefill).toMatchObject({ workers: 1, weightBytes: model.info.weightBytes });
+    const answer = await model.generate(prompt, { maxTokens: 12, ignoreEos: true, seed: 1 }).result;
+    expect(answer.tokens).toEqual(tokens);
+    await model.dispose();
+  });
+
   test('a rank that is killed, and a server: the generation fails, and recover() goes on with a spare', async () => {
     const warnings: string[] = [];
     const model = await load(
@@ -106,6 +119,12 @@ describe.skipIf(!natsServer)('ranks of other processes', () => {
     };
     await refused({ ranks: 2, workers: true }, /^workers with a cluster/);
     await refused({ ranks: 2, adapter }, /^adapter with a cluster/);
+    const kind = 'splitkv';
+    await refused(
+      { ranks: ['a'], prefill: { kind, adapter: 'nobody' } },
+      /^prefill: beside the model's ranks nobody: the/,
+    );
+    await refused({ ranks: 2, prefill: { kind } }, /^prefill: beside the model's ranks 1 free .* Start one/);
     await refused({ ranks: 2, cluster: { ...cluster, name: 'another' } }, /the cluster has none\. Start one/);
 
     const folder = mkdtempSync(join(tmpdir(), 'splitkv-rank-'));

@@ -5,7 +5,8 @@
 
 import { encode } from 'cborg/extended';
 import { messageOf, peerLostError, type SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
-import type { LoadOptions } from '../../engine/contracts/api.js';
+import type { LoadOptions, PrefillOptions } from '../../engine/contracts/api.js';
+import { prefillList } from '../../engine/contracts/load_options.js';
 import type { ModelPlaces } from '../../engine/faces/load.js';
 import type { ChosenPlan } from '../../engine/planning/choose_plan.js';
 import type { PlanSubject } from '../../engine/planning/plan_subject.js';
@@ -18,7 +19,7 @@ import { pause } from '../../base/waits.js';
 import type { AdapterRequest } from '../../gpu/index.js';
 import type { ClusterRanksOptions } from '../../engine/contracts/cluster_options.js';
 import { type LinkMeasure, type MachineMeasure, planName } from '../../placement/index.js';
-import type { LinkAddress, StartWorker, WorkerCommand } from '../../engine/workers/worker_protocol.js';
+import type { LinkAddress, RankPlaces, StartWorker, WorkerCommand } from '../../engine/workers/worker_protocol.js';
 import { VERSION } from '../../base/version.js';
 import { type Cluster, connectCluster } from '../connect.js';
 import { NatsLink, newLink } from '../links/nats_link.js';
@@ -48,6 +49,8 @@ export class ClusterRanks implements ModelPlaces {
   private constructor(
     readonly cluster: Cluster,
     cards: readonly RankCard[],
+    /** Of prefill workers, which are taken when they are opened. */
+    readonly besides: readonly RankCard[],
     readonly options: LoadOptions,
     /** How others may differ from the first one, and how many seconds one that is missing may take to come. */
     readonly how: Required<Pick<ClusterRanksOptions, 'mixed' | 'patience'>>,
@@ -63,7 +66,7 @@ export class ClusterRanks implements ModelPlaces {
    * @throws SplitkvError `usage` where they don't go together or aren't there, as `connectCluster`
    */
   static async join(given: LoadOptions): Promise<ClusterRanks> {
-    const { cluster: access, ranks = 1, signal } = given;
+    const { cluster: access, ranks = 1, prefill = [], signal } = given;
     refuseLocal(given);
     const { mixed = false, patience = PATIENCE, ...where } = access!;
     if (!(patience >= 0 && patience <= 86_400)) {
@@ -75,17 +78,20 @@ export class ClusterRanks implements ModelPlaces {
       const until = performance.now() + patience * 1000;
       for (;;) {
         throwIfAborted(signal, 'looking for ranks');
-        const cards = await callRoll(cluster, (come) => typeof ranks !== 'number' && wanted(come) !== undefined);
+        const workers = prefillList(prefill);
+        const isNamed = typeof ranks !== 'number' && workers.length === 0;
+        const cards = await callRoll(cluster, (come) => isNamed && wanted(come) !== undefined);
         const chosen = wanted(cards);
         if (chosen) {
-          checkAlike(chosen, mixed);
-          const kinds = new Set(chosen.map(adapterKind));
+          const besides = chooseBeside(cards, chosen, workers, mixed, cluster);
+          checkAlike([...chosen, ...besides], mixed);
+          const kinds = new Set([...chosen, ...besides].map(adapterKind));
           if (kinds.size > 1) {
             given.onWarning?.(
               `the ranks' adapters differ (${[...kinds].join('; ')}): answers are near those of one rank, not its bits`,
             );
           }
-          return new ClusterRanks(cluster, chosen, settled(given, chosen), { mixed, patience });
+          return new ClusterRanks(cluster, chosen, besides, settled(given, chosen), { mixed, patience });
         }
         if (performance.now() > until) throw usageError(missing(cards, ranks, cluster));
         await pause(ROLL_AGAIN_MS);
@@ -324,6 +330,17 @@ export class ClusterRanks implements ModelPlaces {
     if (named.every((card) => card !== undefined)) this.#cards = named;
   }
 
+  beside(worker: number): RankPlaces {
+    const { memory: _, ...options } = this.options;
+    const places = new ClusterRanks(this.cluster, [nth(this.besides, worker)], [], options, this.how);
+    return {
+      prepare: (ranks, signal) => places.prepare(ranks, signal),
+      start: (rank) => places.start(rank),
+      name: (rank) => places.name(rank),
+      connections: (worldSize) => places.connections(worldSize),
+    };
+  }
+
   close(): Promise<void> {
     return this.cluster.close();
   }
@@ -336,7 +353,6 @@ function refuseLocal(options: LoadOptions): void {
     ['virtualRanks', 'ranks of a cluster have devices of their own'],
     ['adapter', "a rank's adapter is named where it runs: splitkv rank --adapter"],
     ['powerPreference', "a rank's adapter is named where it runs: splitkv rank --adapter"],
-    ['prefill', 'prompts are computed by the ranks themselves'],
     ['fetch', "a function can't be sent to another machine"],
   ];
   for (const [name, why] of refused) {
@@ -347,14 +363,36 @@ function refuseLocal(options: LoadOptions): void {
     throw usageError("precision 'fast' with a cluster: ranks of a cluster compute exactly");
 }
 
+const isAlike = (one: RankCard, other: RankCard): boolean =>
+  one.version === other.version && adapterKind(one) === adapterKind(other);
+
+/** A rank for each prefill worker, by its name where it has one. @throws SplitkvError `usage` where it isn't there, or not free */
+function chooseBeside(
+  cards: readonly RankCard[],
+  chosen: readonly RankCard[],
+  workers: readonly PrefillOptions[],
+  mixed: boolean,
+  cluster: Cluster,
+): RankCard[] {
+  const taken = new Set(chosen);
+  return workers.map(({ adapter: name }) => {
+    const fits = (card: RankCard): boolean =>
+      name === undefined ? mixed || isAlike(card, nth(chosen, 0)) : card.name === name;
+    const found = cards.find((card) => !card.busy && !taken.has(card) && fits(card));
+    if (!found)
+      throw usageError(`prefill: beside the model's ${missing(cards, name === undefined ? 1 : [name], cluster)}`);
+    taken.add(found);
+    return found;
+  });
+}
+
 function choose(cards: readonly RankCard[], ranks: number | readonly string[], mixed: boolean): RankCard[] | undefined {
   const free = cards.filter(({ busy }) => !busy);
   if (typeof ranks !== 'number') {
     const named = ranks.map((name) => free.find((card) => card.name === name));
     return named.every((card) => card !== undefined) ? named : undefined;
   }
-  const alike = (card: RankCard): RankCard[] =>
-    free.filter((other) => mixed || (other.version === card.version && adapterKind(other) === adapterKind(card)));
+  const alike = (card: RankCard): RankCard[] => free.filter((other) => mixed || isAlike(card, other));
   return free
     .map(alike)
     .find((group) => group.length >= ranks)

@@ -75,7 +75,7 @@ export interface AttentionDpOptions {
 export interface PrefillOptions {
   /** 'splitkv': our own kernels; texts and logits are the same bits as without. */
   readonly kind: 'splitkv';
-  /** A power preference, or in Node part of an adapter's name; default: the first rank's adapter. */
+  /** A power preference, or in Node part of an adapter's name; default: the first rank's adapter. With a cluster a rank's name; default: a free one of the ranks' kind. */
   readonly adapter?: string;
 }
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { parseModelConfig } from '../../model/families/registry.js';
 import { modelShape } from '../../model/shape.js';
-import { makePlan, Owners } from '../../placement/index.js';
+import { makePlan, Owners, POLICIES } from '../../placement/index.js';
 import { exactWeights } from '../planning/budgets.js';
 import type { ModelFacts } from './describe_model.js';
 import { kvBlocksOf } from './kv_pool.js';
@@ -65,6 +65,19 @@ describe('KV blocks', () => {
     expect(kvBlocksOf(facts('adp', 2), 4, { kvMemory: 64 * TOKEN * 10 })).toBe(20);
     // Of 5 slots one rank has 3, and the memory is what it may take.
     expect(kvBlocksOf(facts('adp', 2), 5, { kvMemory: 64 * TOKEN * 12 })).toBe(20);
+    // In each of two stages, of a layer.
+    expect(kvBlocksOf(facts('pp x adp', 4), 4, { kvMemory: 32 * TOKEN * 10 })).toBe(20);
+    expect(kvBlocksOf(facts('pp x adp', 4), 4, {})).toBe(4 * 16);
+  });
+
+  test.each(POLICIES)('%s: each pool has room for a whole context, and a small model for all', (policy) => {
+    const type = { model_type: 'mixtral', architectures: ['MixtralForCausalLM'] };
+    const experts = policy.includes('ep') && { ...type, num_local_experts: 8, num_experts_per_tok: 2 };
+    const ranks = { single: 1, pp: 2 }[policy] ?? 8;
+    const heads = { num_attention_heads: 16, num_key_value_heads: 8, intermediate_size: 512 };
+    const own = facts(policy, ranks, { ...heads, ...experts });
+    expect(16 % new Owners(own.plan, 16).split).toBe(0);
+    expect(kvBlocksOf(own, 16, {})).toBe(16 * 16);
   });
 
   test('the default ends at 1 GiB, but holds a whole context', () => {

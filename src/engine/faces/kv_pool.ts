@@ -8,12 +8,11 @@ import {
   defaultPromptChunk,
   isKvOnly,
   keptWindow,
+  type LayerSizes,
   localChunks,
   type MemoryOptions,
   MERGE_LANES,
-  type ModelSizes,
   Owners,
-  type Plan,
   planMemory,
 } from '../../placement/index.js';
 import { exactWeights } from '../planning/budgets.js';
@@ -124,21 +123,21 @@ function bytesOnBusiestRank(
   const options = { contextLength, prefillChunk, compressed };
   const keepsWindow = keptWindow(plan, windows, options) !== undefined;
   const isWindowed = windows.map((window = Infinity) => keepsWindow && window < contextLength);
-  const only = (kept: boolean): ModelSizes => ({
-    ...sizes,
-    layers: sizes.layers.map((layer, index) => ({ ...layer, kvToken: isWindowed[index] === kept ? 0 : layer.kvToken })),
-  });
-  const most = (some: Plan, of: ModelSizes, how: MemoryOptions): number =>
-    Math.max(...planMemory(some, of, how).map(({ kvBytes, stateBytes }) => kvBytes - stateBytes));
-  const tokenBytes = (some: Plan): number =>
-    most(some, only(true), { contextLength: SAMPLE_TOKENS, slots: 1, block: KV_BLOCK, compressed }) / SAMPLE_TOKENS;
-  const perToken = tokenBytes(plan);
-  const keeps = only(true).layers.findIndex(({ kvToken }) => kvToken > 0);
-  const first = Math.max(0, keeps);
-  const alone = plan.stages.map((stage) => tokenBytes({ ...plan, stages: [{ ...stage, layers: [first, first + 1] }] }));
+  type TokenBytes = (layer: LayerSizes, index: number) => number;
+  const most = (of: TokenBytes, how: MemoryOptions): number => {
+    const layers = sizes.layers.map((layer, index) => ({ ...layer, kvToken: of(layer, index) }));
+    const memory = planMemory(plan, { ...sizes, layers }, how);
+    return Math.max(...memory.map(({ kvBytes, stateBytes }) => kvBytes - stateBytes));
+  };
+  const ofToken = (of: TokenBytes): number =>
+    most(of, { contextLength: SAMPLE_TOKENS, slots: 1, block: KV_BLOCK, compressed }) / SAMPLE_TOKENS;
+  const keepsAll: TokenBytes = ({ kvToken }, index) => (isWindowed[index] ? 0 : kvToken);
+  const perToken = ofToken(keepsAll);
+  const first = sizes.layers.map(keepsAll).find((bytes) => bytes > 0) ?? 0;
+  const alone = plan.stages.map(({ layers: [at] }) => ofToken((_, index) => (index === at ? first : 0)));
   return {
     besides: keepsWindow
-      ? most(plan, only(false), { ...options, slots, block: KV_BLOCK })
+      ? most(({ kvToken }, index) => (isWindowed[index] ? kvToken : 0), { ...options, slots, block: KV_BLOCK })
       : keptBlocksOf(facts) * KV_BLOCK * perToken,
     tokenBytes: perToken,
     layerBytes: Math.max(...alone),

@@ -91,6 +91,8 @@ export interface ModelPlaces extends RankPlaces {
   stored(where: string): Promise<Source>;
   /** The plan's ranks, in its order, where their adapters name them. */
   arrange(adapters: readonly AdapterRequest[]): void;
+  /** The place of a prefill worker, by its number; its connection is that of the ranks, and closed with theirs. */
+  beside(worker: number): RankPlaces;
   /**
    * The plan for the ranks that are left, which take all shares anew.
    * @param lost why a rank has no place any more
@@ -343,7 +345,7 @@ async function readWith({ options, onWarning, progress, model: { reader, facts }
 async function openRanks(placed: Placed): Promise<ModelRanks> {
   const { options, places, progress, model, plans, place } = placed;
   const shared = { ...(await readWith(placed)), ...plans.ranks };
-  const { config, reader } = shared;
+  const { reader } = shared;
   if (!place) {
     progress.begin(reader.index.totalBytes, reader.index.tensors.size); // workers read for themselves
     return RankGroup.open({ ...shared, virtual: options.virtualRanks ?? false });
@@ -352,7 +354,7 @@ async function openRanks(placed: Placed): Promise<ModelRanks> {
     ...shared,
     place,
     oneByOne: !places && (await isDownloading(model.source)),
-    digest: places && (await (await import('../files/model_digest.js')).modelDigest(config, reader)),
+    digest: places && (await digestOf(shared)),
     places,
     replan:
       places &&
@@ -388,12 +390,18 @@ async function openBeside(
   };
 }
 
+/** What ranks of other machines compare their files with. */
+const digestOf = async ({ config, reader }: Awaited<ReturnType<typeof readWith>>): Promise<string> =>
+  (await import('../files/model_digest.js')).modelDigest(config, reader);
+
 async function openPrefiller(placed: Placed, prefill: NonNullable<LoadOptions['prefill']>): Promise<PrefillWorker> {
   const { openPrefill } = await import('../prefill/open_prefill.js');
-  const { model, place, plans } = placed;
+  const { model, place, places, plans } = placed;
   const { plan, adapters, runner } = plans.ranks;
+  const shared = await readWith(placed);
   return openPrefill({
-    ...(await readWith(placed)),
+    ...shared,
+    ...(places && { digest: await digestOf(shared), placesOf: (worker) => places.beside(worker) }),
     options: prefillList(prefill),
     runner,
     adapter: adapters[0]!,

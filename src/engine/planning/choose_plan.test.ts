@@ -64,6 +64,20 @@ describe('without measuring, without a device', () => {
     expect(sp.picked).toBeUndefined();
   });
 
+  test("a named pipeline's stages have as much to read: experts count", async () => {
+    const experts = { num_experts: 16, num_experts_per_tok: 2, moe_intermediate_size: 128 };
+    const { model } = randomFiles({
+      config: { model_type: 'qwen3_moe', num_hidden_layers: 4, vocab_size: 2048, ...experts },
+    });
+    const asked = { ...nowhere, plan: 'pp', ranks: 2 };
+    const { plan } = await choosePlan(asked, { ...subject, config: model.config });
+    // The head is as large as a third of a layer, and as three without the experts.
+    expect(plan.stages.map(({ layers }) => layers)).toEqual([
+      [0, 2],
+      [2, 4],
+    ]);
+  });
+
   test.each([
     ['single', 1],
     ['tp', 2],

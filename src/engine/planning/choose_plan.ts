@@ -5,7 +5,7 @@
 
 import { usageError } from '../../base/errors.js';
 import { modelShape } from '../../model/shape.js';
-import { checkPlan, checkTogether, isArranged, isKvOnly, makePlan } from '../../placement/index.js';
+import { checkPlan, checkTogether, isArranged, isKvOnly, makePlan, readPolicyName } from '../../placement/index.js';
 import type { LoadOptions } from '../contracts/api.js';
 import { checkBudgets } from './budgets.js';
 import { degreesOf } from './degrees.js';
@@ -86,7 +86,10 @@ export async function planOfName(
   profileOf?: ProfileOf,
 ): Promise<ReadPlan> {
   if (!isArranged(name)) {
-    return { plan: makePlan(name, ranks.adapters.length, modelShape(subject.config), degreesOf(options)) };
+    const costs = readPolicyName(name).pipeline && (await import('./pick_plan.js')).stageCosts(subject);
+    return {
+      plan: makePlan(name, ranks.adapters.length, modelShape(subject.config), { ...degreesOf(options), ...costs }),
+    };
   }
   return (await import('./heads/arrange_model.js')).arrangeModel(name, options, subject, ranks, profileOf);
 }

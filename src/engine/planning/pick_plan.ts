@@ -1,4 +1,14 @@
-import { explainPick, isKvOnly, pickPlan, type Plan, predictPlan } from '../../placement/index.js';
+import { modelSizes } from '../../model/model_sizes.js';
+import { modelShape } from '../../model/shape.js';
+import {
+  explainPick,
+  isKvOnly,
+  pickPlan,
+  pipelineCosts,
+  type Plan,
+  type PlanOptions,
+  predictPlan,
+} from '../../placement/index.js';
 import type { LoadOptions } from '../contracts/api.js';
 import { type AutoPlanRequest, formBySpeed, planOutlook } from './auto_plan.js';
 import { checkBudgets } from './budgets.js';
@@ -24,6 +34,12 @@ const usualWork = (
   { contextLength, together }: PlanSubject,
   usual = 1,
 ): AutoPlanRequest['workload'] => ({ ...usualRequest(contextLength), batch: together ?? requests ?? usual });
+
+/** What the stages of a named pipeline balance: the weights that a step reads, all experts among them. */
+export function stageCosts({ config, type, kvType }: PlanSubject): PlanOptions {
+  const model = { shape: modelShape(config), sizes: modelSizes(config, type, kvType) };
+  return { ...pipelineCosts(model, { contextLength: 0 }), embeddingCost: 0 };
+}
 
 /** A named plan on adapters that may be unlike: the faster ones have more, where that helps. @throws as `choosePlan` */
 export const formFor = (plan: Plan, options: LoadOptions, subject: PlanSubject, ranks: PlanRanks): Promise<Plan> =>

@@ -19,11 +19,12 @@ import { type AdapterRequest, namedAdapter } from '../planning/rank_adapters.js'
 import { type ModelRanks, RankGroup } from '../ranks/rank_group.js';
 import { Engine } from '../serving/engine.js';
 import { WorkerGroup, type WorkerGroupOptions } from '../workers/worker_group.js';
+import type { RankPlaces } from '../workers/worker_protocol.js';
 import type { HandedKv, PrefillWorker } from '../contracts/prefill_worker.js';
 
 export interface PrefillRequest extends Pick<
   WorkerGroupOptions,
-  'config' | 'type' | 'cache' | 'integrity' | 'signal' | 'onProgress' | 'onWarning'
+  'config' | 'type' | 'cache' | 'integrity' | 'digest' | 'signal' | 'onProgress' | 'onWarning'
 > {
   /** Of one worker each. */
   readonly options: readonly PrefillOptions[];
@@ -38,6 +39,8 @@ export interface PrefillRequest extends Pick<
   readonly prefixCaching?: boolean | undefined;
   /** Where the model is, for a worker thread of its own. */
   readonly place: ModelPlace | undefined;
+  /** A worker's place on another machine, by its number. */
+  readonly placesOf?: ((worker: number) => RankPlaces) | undefined;
 }
 
 /** Opens prefill workers, each on a device of its own with whole weights. @throws as `load` */
@@ -53,12 +56,12 @@ export async function openPrefill(request: PrefillRequest): Promise<PrefillWorke
 }
 
 async function openOne(request: PrefillRequest, options: PrefillOptions, index: number): Promise<PrefillWorker> {
-  const { config, type, ranks, place, signal, onProgress, onWarning } = request;
+  const { config, type, ranks, place, placesOf, signal, onProgress, onWarning } = request;
   const { contextLength, prefillChunk, kvType, tune = true, compression } = request.runner;
   const runner = { contextLength, prefillChunk, kvType };
   const { variants, fast } = request.adapter;
   const adapter =
-    options.adapter === undefined
+    options.adapter === undefined || placesOf
       ? request.adapter
       : { ...namedAdapter(options.adapter), ...(variants && { variants }), ...(fast && { fast }) };
   const shared = {
@@ -81,10 +84,18 @@ async function openOne(request: PrefillRequest, options: PrefillOptions, index: 
     onProgress,
     onWarning,
   };
-  const { reader, cache, integrity } = request;
+  const { reader, cache, integrity, digest } = request;
   const open: typeof openDevice = (asked) => openDevice({ ...asked, instance: ranks + index });
   const group = place
-    ? await WorkerGroup.open({ ...shared, place, cache, integrity, oneByOne: false })
+    ? await WorkerGroup.open({
+        ...shared,
+        place,
+        cache,
+        integrity,
+        digest,
+        oneByOne: false,
+        places: placesOf?.(index),
+      })
     : await RankGroup.open({ ...shared, reader, virtual: false, open });
   return new SplitkvPrefill(group);
 }

@@ -8,6 +8,7 @@ import {
   arrange,
   type Arrangement,
   type Profile,
+  promptDeviations,
   promptUtilisation,
   toArrangementFile,
 } from '../../../arrangement/index.js';
@@ -43,7 +44,8 @@ export async function arrangeModel(
   const make = (copies: number | undefined): { readonly found: Arrangement; readonly read: ReadPlan } => {
     // Shares are parts of the slots, or of the merge lanes: both come in eighths.
     const limits = { batch: MERGE_LANES, ...(copies !== undefined && { copies }) };
-    const found = arrange({ loads, ranks: worldSize, pipeline, ...limits });
+    const deviations = profile && promptDeviations(profile);
+    const found = arrange({ loads, deviations, ranks: worldSize, pipeline, ...limits });
     return { found, read: readPlan(toArrangementFile(from, worldSize, found, { loads, pipeline }), shape, subject) };
   };
   let { found, read } = make(options.copies);
