@@ -396,6 +396,13 @@ export default {
     'webpack --mode production',
     '<script src="main.js"></script>',
   ),
+  parcel: {
+    dependencies: { parcel: '^2.0.0' },
+    build: 'parcel build index.html',
+    serve: built,
+    public: 'dist',
+    files: { 'index.html': module('src/index.js'), 'src/index.js': plainMain },
+  },
   'vite7-react19': { ...react('^19.0.0', '^7.0.0', '^5.0.0'), serve: built },
   'vite7-react19-dev': { ...react('^19.0.0', '^7.0.0', '^5.0.0'), serve: dev('vite') },
   'vite6-react18': { ...react('^18.0.0', '^6.0.0', '^4.0.0'), serve: built },

@@ -309,6 +309,26 @@ test('an element keeps its model when it moves or answers otherwise, and ends al
   const seen = () => page.evaluate(() => (globalThis as unknown as { seen: string[] }).seen);
   expect(await seen()).toEqual(['answering', 'ready']);
 
+  // In another document, such as a picture-in-picture window's, and back.
+  const looks = (): Promise<string> =>
+    chat.evaluate((element) => getComputedStyle(element.shadowRoot!.querySelector('.chat')!).position);
+  const text = await answers.innerText();
+  await page.evaluate(async () => {
+    const frame = document.createElement('iframe');
+    const loaded = new Promise((resolve) => (frame.onload = resolve));
+    frame.srcdoc = '<p>another document</p>';
+    document.body.append(frame);
+    await loaded;
+    const { own } = globalThis as unknown as { own: SplitkvChat };
+    frame.contentDocument!.body.append(own);
+    if (!own.shadowRoot!.ownerDocument.defaultView!.frameElement) throw new Error('it is where it was');
+    if (getComputedStyle(own).display !== 'block') throw new Error('it has lost its style');
+    document.querySelector('main')!.append(own);
+  });
+  expect(await looks()).toBe('relative');
+  expect(await answers.innerText()).toBe(text);
+  expect(await seen()).toEqual(['answering', 'ready']);
+
   // A conversation that is left in the middle of an answer leaves nothing behind; an element that is taken away, neither.
   await chat.evaluate((element) => {
     element.setAttribute('max-tokens', '3000');
@@ -522,6 +542,9 @@ for (const denied of drawn([false, true], 1, 'keep')) {
     if (denied) {
       await page.addInitScript(() => {
         navigator.storage.getDirectory = () => Promise.reject(new DOMException('denied here', 'SecurityError'));
+        // As in a frame of another site.
+        LockManager.prototype.request = () =>
+          Promise.reject(new DOMException('The request was denied.', 'SecurityError'));
       });
     }
     const told: string[] = [];

@@ -108,6 +108,21 @@ test('an answer is rendered: text, lists, tables, code and links, and axe finds 
   await checkAccessibility(page);
 });
 
+test('all of a conversation is printed, whatever height the page gives the chat', async ({ page }) => {
+  await page.goto(`${site.url}bare.html`);
+  await page.locator('splitkv-chat').evaluate((element) => (element.style.height = '300px'));
+  await show(page, ...Array.from({ length: 60 }, (_, at) => `Answer ${at}`));
+  await page.emulateMedia({ media: 'print' });
+  const { chat, answers, field, button } = chatOf(page);
+  const [outer, last] = [(await chat.boundingBox())!, (await answers.last().boundingBox())!];
+  expect(last.y + last.height).toBeLessThanOrEqual(outer.y + outer.height);
+  expect(last.y).toBeGreaterThan(2000);
+  await expect(field).toBeHidden();
+  await expect(button('Copy').first()).toBeHidden();
+  const pages = (await page.pdf()).toString('latin1').match(/\/Type\s*\/Page\b/g)!;
+  expect(pages.length).toBeGreaterThan(2);
+});
+
 test('hostile text stays text, loads nothing, runs nothing and takes no time', async ({ page }) => {
   const foreign: string[] = [];
   const problems: string[] = [];

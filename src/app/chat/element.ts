@@ -459,6 +459,11 @@ export class SplitkvChat extends Base {
     if (this.#closed) this.#openSoon();
   }
 
+  /** Another document has no style of the first. */
+  adoptedCallback(): void {
+    this.#parts.dress();
+  }
+
   disconnectedCallback(): void {
     // Moved within the page, it is connected again at once.
     queueMicrotask(() => {

@@ -4,6 +4,7 @@ import { networkOf } from '../../engine/contracts/load_options.js';
 import { namedByDegrees } from '../../engine/planning/degrees.js';
 import { load, planModel } from '../../entry.js';
 import { forgetFiles } from '../../engine/files/open_files.js';
+import { holdLock } from '../../loader/cache/opfs.js';
 import type {
   ChatMessage,
   ContentPart,
@@ -770,6 +771,6 @@ export const randomNumber = (): number => crypto.getRandomValues(new Uint32Array
 
 /** Runs something that should go on while the tab is hidden: browsers freeze hidden tabs after some minutes, but none that holds a lock. */
 async function inBackgroundToo<T>(work: () => Promise<T>): Promise<T> {
-  const { locks } = navigator as Partial<Pick<Navigator, 'locks'>>;
-  return locks ? locks.request(`splitkv-chat-${crypto.randomUUID()}`, work) : work();
+  const release = await holdLock(navigator.locks, `splitkv-chat-${crypto.randomUUID()}`, undefined, 'a lock');
+  return work().finally(release);
 }

@@ -122,13 +122,19 @@ export class ChatParts {
     this.#facts.id = 'facts';
     this.#details.setAttribute('aria-controls', 'facts');
     this.#chat.append(header, this.#facts, this.#body, this.#down, form);
-    // Pages whose policy forbids <style> elements allow this.
-    const style = new CSSStyleSheet();
-    style.replaceSync(STYLE);
-    root.adoptedStyleSheets = [style];
+    this.dress();
     root.append(this.frame);
     this.#listen(form);
     this.showTexts();
+  }
+
+  /** Takes the style, of its document's own: another document, such as a picture-in-picture window's, takes no other. */
+  dress({ defaultView } = this.root.ownerDocument): void {
+    if (!defaultView) return; // shows nothing
+    // Pages whose policy forbids <style> elements allow this.
+    const style = new defaultView.CSSStyleSheet();
+    style.replaceSync(STYLE);
+    this.root.adoptedStyleSheets = [style];
   }
 
   /** For buttons that go when they are pressed. */
