@@ -55,12 +55,20 @@ export interface ChatOptions {
   readonly separateReasoning?: boolean;
 }
 
-/** What is new of a call, as OpenAI's streams say it. */
-export const chatToolCall = ({ index, id, name, arguments: piece }: ToolCallDelta) => ({
-  index,
-  ...(id !== undefined && { id, type: 'function' as const }),
-  function: { ...(name !== undefined && { name }), arguments: piece },
-});
+/** What is new of calls, as OpenAI's streams say it: of each call once, as its Python client needs it. */
+export function chatToolCalls(deltas: readonly ToolCallDelta[]) {
+  const calls: ToolCallDelta[] = [];
+  for (const delta of deltas) {
+    const last = calls.at(-1);
+    if (last?.index === delta.index) calls.splice(-1, 1, { ...last, arguments: last.arguments + delta.arguments });
+    else calls.push(delta);
+  }
+  return calls.map(({ index, id, name, arguments: piece }) => ({
+    index,
+    ...(id !== undefined && { id, type: 'function' as const }),
+    function: { ...(name !== undefined && { name }), arguments: piece },
+  }));
+}
 
 /** Calls with what is new of them. */
 export function withDelta(calls: readonly ToolCall[], deltas: readonly ToolCallDelta[]): readonly ToolCall[] {

@@ -157,6 +157,11 @@ describe('the official openai client', () => {
       const streamed = (await stream.finalChatCompletion()).choices[0]!;
       expect(functions(streamed.message.tool_calls)).toMatchObject(called);
       expect(streamed.finish_reason).toBe('tool_calls');
+      // The Python client adds up deltas of the first chunk only where each call has one of them.
+      for await (const chunk of await client.chat.completions.create({ ...asked, stream: true })) {
+        const told = chunk.choices[0]!.delta.tool_calls?.map(({ index }) => index) ?? [];
+        expect(new Set(told).size).toBe(told.length);
+      }
     }
 
     const named = { type: 'function' as const, function: { name: 'weather' } };

@@ -1,7 +1,7 @@
 import { didYouMean, usageError } from '../../base/errors.js';
 import { snake } from '../../base/names.js';
 import { checkOptions, defined } from '../../base/options.js';
-import { chatToolCall } from '../../chat_formats/tools.js';
+import { chatToolCalls } from '../../chat_formats/tools.js';
 import type {
   ChatCompletion,
   ChatCompletionChunk,
@@ -81,7 +81,7 @@ export function chatCompletions(
     for await (const { text, reasoning, toolCalls } of generation.deltas()) {
       if (reasoning) yield chunk({ reasoning_content: reasoning }, null);
       if (text !== '') yield chunk({ content: text }, null);
-      if (toolCalls) yield chunk({ tool_calls: toolCalls.map(chatToolCall) }, null);
+      if (toolCalls) yield chunk({ tool_calls: chatToolCalls(toolCalls) }, null);
     }
     const result = await generation.result;
     yield chunk({}, finish(result.finish_reason));

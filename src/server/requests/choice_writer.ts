@@ -1,4 +1,4 @@
-import { chatToolCall, withDelta } from '../../chat_formats/tools.js';
+import { chatToolCalls, withDelta } from '../../chat_formats/tools.js';
 import type { Completion, CompletionEvent, TokenLogprobs, ToolCall, ToolCallDelta } from '../../index.js';
 import {
   type AnswerTimes,
@@ -152,7 +152,7 @@ export const chatShape: AnswerShape = {
   }),
   piece: (text, logprobs) => ({ delta: { content: text }, logprobs: chatLogprobs(logprobs) }),
   thought: (reasoning) => ({ delta: { reasoning_content: reasoning }, logprobs: null }),
-  calls: (calls) => ({ delta: { tool_calls: calls.map(chatToolCall) }, logprobs: null }),
+  calls: (calls) => ({ delta: { tool_calls: chatToolCalls(calls) }, logprobs: null }),
   closing: { delta: {}, logprobs: null },
 };
 
