@@ -171,6 +171,72 @@ test('a tool of plain texts is called, whole, streamed and in the next turn', as
   expect(next.status).toBe(200);
 });
 
+test('tools of namespaces are called by both names, whole, streamed and in the next turn', async () => {
+  const none = { type: 'object', properties: {}, additionalProperties: false };
+  const tools = ['a', 'b'].map((namespace) => ({
+    type: 'namespace',
+    name: namespace,
+    description: 'Agents.',
+    tools: [{ type: 'function', name: 'close', parameters: none }, PATCH],
+  }));
+  const named = { name: 'close', namespace: 'b' };
+  const body = { input: 'x', tools, seed: 3, temperature: 0.9, max_output_tokens: 400 };
+  const choosing = { ...body, tool_choice: { type: 'function', ...named } };
+  type Item = Readonly<Record<string, string>>;
+  const itemsOf = async (asked: object): Promise<Item[]> =>
+    ((await (await ask('/v1/responses', asked)).json()) as { output: Item[] }).output;
+  const [call] = await itemsOf(choosing);
+  expect(call).toMatchObject({ type: 'function_call', ...named });
+  expect(JSON.parse(call!['arguments']!)).toEqual({});
+  const text = await (await ask('/v1/responses', { ...choosing, stream: true })).text();
+  const events = [...text.matchAll(/^data: (.*)$/gm)].map(([, data]) => JSON.parse(data!) as Record<string, unknown>);
+  expect(events.find(({ type }) => type === 'response.output_item.added')).toMatchObject({ item: named });
+  expect(events.find(({ type }) => type === 'response.function_call_arguments.done')).toMatchObject({ name: 'close' });
+  const [text2] = await itemsOf({ ...body, tool_choice: { type: 'custom', name: 'apply_patch', namespace: 'a' } });
+  expect(text2).toMatchObject({ type: 'custom_tool_call', name: 'apply_patch', namespace: 'a' });
+  // What was called may be allowed alone, and is told back.
+  const output = { type: 'function_call_output', call_id: call!['call_id'], output: 'done' };
+  const allowed = { type: 'allowed_tools', mode: 'required', tools: [{ type: 'function', ...named }] };
+  const input = [{ role: 'user', content: 'x' }, call, output];
+  const [next] = await itemsOf({ ...body, input, tool_choice: allowed });
+  expect(next).toMatchObject({ type: 'function_call', ...named });
+  const { messages } = parseResponseRequest({ ...body, input }, 100).response;
+  expect(messages[1]?.tool_calls?.[0]?.function.name).toBe('b.close');
+  const wrong = await ask('/v1/responses', { ...body, tools: [{ type: 'namespace', name: 'a' }] });
+  expect([wrong.status, await wrong.text()]).toEqual([400, expect.stringMatching(/tools\[0\]: expected/) as string]);
+});
+
+test('of allowed tools the model may call those alone', async () => {
+  const tools = ['one', 'two', 'three'].map((name) => ({ type: 'function', function: { name, parameters } }));
+  const only = (mode: string, ...names: string[]): object => ({
+    type: 'allowed_tools',
+    allowed_tools: { mode, tools: names.map((name) => ({ type: 'function', function: { name } })) },
+  });
+  const asked = (tool_choice: object, seed = 1): Promise<Response> =>
+    ask('/v1/chat/completions', {
+      messages: [{ role: 'user', content: 'x' }],
+      tools,
+      tool_choice,
+      seed,
+      temperature: 0.9,
+      max_tokens: 300,
+    });
+  type Answer = { choices: { message: { tool_calls: { function: { name: string } }[] } }[] };
+  for (const seed of [1, 2, 3]) {
+    const { choices } = (await (await asked(only('required', 'two', 'three'), seed)).json()) as Answer;
+    for (const { function: of } of choices[0]!.message.tool_calls) expect(['two', 'three']).toContain(of.name);
+  }
+  for (const [choice, why] of [
+    [only('required', 'four'), /there is no tool .+four/],
+    [only('none', 'one'), /tool_choice: expected/],
+    [only('auto'), /tool_choice: expected/],
+    [{ type: 'allowed_tools' }, /tool_choice: expected/],
+  ] as const) {
+    const response = await asked(choice);
+    expect([response.status, await response.text()]).toEqual([400, expect.stringMatching(why) as string]);
+  }
+});
+
 test('a chat calls a tool of plain texts, whole, streamed and in the next turn', async () => {
   const { type, ...custom } = PATCH;
   const body = {

@@ -65,6 +65,7 @@ async function expectError(response: Response, status: number, part: Partial<Err
   expect(Object.keys(error).sort()).toEqual(['code', 'message', ...lengths, 'param', 'type']);
   expect(text).not.toMatch(/\.ts|node_modules|\n\s+at /);
   expect(response.headers.get('x-request-id')).toMatch(/^req_/);
+  expect(response.headers.get('request-id')).toBe(response.headers.get('x-request-id'));
   return error.message;
 }
 

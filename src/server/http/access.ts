@@ -89,7 +89,10 @@ export class Access {
       });
     }
     response.setHeader('Access-Control-Allow-Origin', all ? '*' : origin);
-    response.setHeader('Access-Control-Expose-Headers', `x-request-id, retry-after, traceparent, ${IGNORED_HEADER}`);
+    response.setHeader(
+      'Access-Control-Expose-Headers',
+      `x-request-id, request-id, retry-after, traceparent, ${IGNORED_HEADER}`,
+    );
     if (!all) response.setHeader('Vary', 'Origin');
   }
 

@@ -57,7 +57,8 @@ export class Exchange {
     readonly client: string,
   ) {
     this.signal = this.#abort.signal;
-    response.setHeader('x-request-id', this.id);
+    // OpenAI's name, and Anthropic's.
+    for (const name of ['x-request-id', 'request-id']) response.setHeader(name, this.id);
     const { traceparent } = request.headers;
     this.trace = traceOf(traceparent);
     // It is one with the caller's span: nothing is recorded here that would need one of its own.

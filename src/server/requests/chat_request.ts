@@ -173,17 +173,40 @@ const PLAIN = {
   additionalProperties: false,
 };
 
+/** A choice of a tool that is called with a plain text, as that of a function. */
+function functionOf(choice: ToolChoice | null | undefined): ToolChoice | null | undefined {
+  const custom = customOf(choice);
+  return custom ? { type: 'function', function: { name: String(custom['name']) } } : choice;
+}
+
+const ALLOWED = 'expected {"type": "allowed_tools", "allowed_tools": {"mode": "auto" or "required", "tools": [...]}}';
+
+const nameOf = (of: unknown): unknown => (isObject(of) && isObject(of.function) ? of.function.name : undefined);
+
+/** Of OpenAI's `allowed_tools`: the model is told of those alone. @throws ApiError 400 */
+function allowedOf(tools: readonly Tool[] | undefined, toolChoice: ToolChoice | null | undefined) {
+  const { type, allowed_tools: allowed } = (toolChoice ?? {}) as Readonly<Record<string, unknown>>;
+  if (type !== 'allowed_tools') return { tools, toolChoice };
+  const { mode, tools: wanted } = isObject(allowed) ? allowed : {};
+  if (!(mode === 'auto' || mode === 'required') || !Array.isArray(wanted) || wanted.length === 0)
+    throw badRequest(`tool_choice: ${ALLOWED}`, 'tool_choice');
+  const names = wanted.map((each) => nameOf(functionOf(each as ToolChoice)));
+  const missing = names.find((name) => !tools?.some((tool) => nameOf(tool) === name));
+  if (missing !== undefined || names.includes(undefined))
+    throw badRequest(`tool_choice: there is no tool ${show(missing)} to be allowed`, 'tool_choice');
+  return { tools: tools?.filter((tool) => names.includes(nameOf(tool))), toolChoice: mode as ToolChoice };
+}
+
 /** What fields say of templates and tools. @throws ApiError 400 */
 export function chatOptionsOf(fields: z.infer<z.ZodMiniObject<typeof chatFields>>): ChatOptions {
   const { reasoning_effort: effort, enable_thinking: thinking, chat_template_kwargs: variables } = fields;
   const separate =
     fields.separate_reasoning ?? (fields.reasoning_format == null ? undefined : fields.reasoning_format !== 'none');
-  const chosen = customOf(fields.tool_choice);
   const options = {
-    tools: fields.tools?.map((tool) => (customOf(tool) ? textTool(customOf(tool)!) : tool)),
-    toolChoice: chosen
-      ? ({ type: 'function', function: { name: String(chosen['name']) } } as const)
-      : fields.tool_choice,
+    ...allowedOf(
+      fields.tools?.map((tool) => (customOf(tool) ? textTool(customOf(tool)!) : tool)),
+      functionOf(fields.tool_choice),
+    ),
     parallelToolCalls: fields.parallel_tool_calls,
     enableThinking: thinking ?? (effort === 'none' ? false : undefined),
     // gpt-oss's template asks for it.

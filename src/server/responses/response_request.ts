@@ -29,6 +29,11 @@ import {
   parseFields,
 } from '../requests/fields.js';
 
+interface SpacedName {
+  readonly namespace: string;
+  readonly name: string;
+}
+
 interface ResponseRequest {
   readonly instructions: string | null;
   readonly previous: string | undefined;
@@ -38,6 +43,8 @@ interface ResponseRequest {
   readonly messages: readonly ChatMessage[];
   /** Tools whose calls are plain texts. */
   readonly textTools: readonly string[];
+  /** Tools that lie in a namespace, by the names that the model knows them by. */
+  readonly spaced: ReadonlyMap<string, SpacedName>;
   /** What the response tells of its request, in the API's own names. */
   readonly told: object;
 }
@@ -114,9 +121,10 @@ export function parseResponseRequest(body: unknown, room: number): ResponseCall 
   const format = text?.format ?? { type: 'text' };
   const all = instructions === null ? messages : [{ role: 'system' as const, content: instructions }, ...messages];
   const effort = fields.reasoning?.effort ?? fields.reasoning_effort ?? null;
+  const { tools, spaced } = flatTools(fields.tools ?? []);
   const chat = chatOptionsOf({
     ...fields,
-    tools: toolsOf(fields.tools ?? [], ignored),
+    tools: toolsOf(tools, ignored),
     tool_choice: choiceOf(fields.tool_choice),
     reasoning_effort: effort,
   });
@@ -147,7 +155,8 @@ export function parseResponseRequest(body: unknown, room: number): ResponseCall 
       instructions,
       previous: fields.previous_response_id ?? undefined,
       store: fields.store ?? true,
-      textTools: (fields.tools ?? []).flatMap(({ type, name }) => (type === 'custom' ? [String(name)] : [])),
+      textTools: tools.flatMap(({ type, name }) => (type === 'custom' ? [String(name)] : [])),
+      spaced,
       items: items as readonly object[],
       messages,
       told: {
@@ -186,11 +195,32 @@ function formatOf(format: { readonly type: string }): { readonly type: string } 
   return { type, json_schema: { name, schema: wanted, strict, description } };
 }
 
+type GivenTool = { readonly type: string } & Record<string, unknown>;
+
+/** What the model calls a tool that lies in a namespace. */
+const spacedName = (namespace: unknown, name: unknown): string => `${String(namespace)}.${String(name)}`;
+
+/** Tools of namespaces side by side with the others. What a namespace is for is said with its first tool. */
+function flatTools(given: readonly GivenTool[]) {
+  const spaced = new Map<string, SpacedName>();
+  const tools = given.flatMap((space, index): GivenTool[] => {
+    if (space.type !== 'namespace') return [space];
+    const { name: namespace, description, tools: own } = space;
+    const where = `tools[${index}]`;
+    if (typeof namespace !== 'string' || !Array.isArray(own) || !own.every(isObject))
+      throw badRequest(`${where}: expected {"type": "namespace", "name": "a", "tools": [...]}`, where);
+    return own.map((tool, at) => {
+      const name = spacedName(namespace, tool['name']);
+      spaced.set(name, { namespace, name: String(tool['name']) });
+      const told = [at === 0 && description, tool['description']].filter((text) => typeof text === 'string');
+      return { ...tool, type: String(tool['type']), name, description: told.join('\n\n') };
+    });
+  });
+  return { tools, spaced };
+}
+
 /** Tools as chats say them: those that are called with a plain text take it as `input`. The server's own aren't there, and are left out. */
-const toolsOf = (
-  tools: readonly ({ readonly type: string } & Record<string, unknown>)[],
-  ignored: IgnoredField[],
-): Tool[] =>
+const toolsOf = (tools: readonly GivenTool[], ignored: IgnoredField[]): Tool[] =>
   tools.flatMap((tool, index) => {
     const { type, name, description, parameters, strict } = tool;
     if (type === 'function') return { type, function: { name, description, parameters, strict } } as Tool;
@@ -199,9 +229,14 @@ const toolsOf = (
 
 /** A choice as chats say it. */
 function choiceOf(choice: ToolChoice | null | undefined): ToolChoice | null | undefined {
-  const { type, name } = (isObject(choice) ? choice : {}) as { readonly type?: unknown; readonly name?: unknown };
+  const { type, name, namespace, mode, tools } = (isObject(choice) ? choice : {}) as Readonly<Record<string, unknown>>;
+  if (type === 'allowed_tools' && Array.isArray(tools)) {
+    const allowed = { mode, tools: tools.map((tool) => choiceOf(tool as ToolChoice)) };
+    return { type, allowed_tools: allowed } as unknown as ToolChoice;
+  }
   const isNamed = (type === 'function' || type === 'custom') && typeof name === 'string';
-  return isNamed ? { type: 'function', function: { name } } : choice;
+  if (!isNamed) return choice;
+  return { type: 'function', function: { name: namespace == null ? name : spacedName(namespace, name) } };
 }
 
 /** With what an item says of the conversation: nothing, where it is what a model thought. @throws ApiError 400 */
@@ -220,7 +255,8 @@ function withItem(before: ChatMessage[], item: unknown, name: string): ChatMessa
   }
   if (type === 'function_call' || type === 'custom_tool_call') {
     const given = type === 'function_call' ? text('arguments') : JSON.stringify({ input: text('input') });
-    const called = { name: text('name'), arguments: given };
+    const name = item['namespace'] == null ? text('name') : spacedName(item['namespace'], text('name'));
+    const called = { name, arguments: given };
     const call = { id: text('call_id'), type: 'function' as const, function: called };
     const last = before.at(-1);
     // Calls follow what was said with them, each an item.

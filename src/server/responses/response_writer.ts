@@ -93,9 +93,17 @@ export class ResponseWriter extends PartWriter {
   }
 
   #itemOf(part: Part, status: string): object {
-    if (!this.#isText(part)) return itemOf(part, status);
-    const { id, name } = part.call!;
-    return { id: part.id, type: 'custom_tool_call', status, call_id: id, name, input: plainInput(part.text) };
+    const { id, call, text } = part;
+    if (!call) return itemOf(part, status);
+    const of = { call_id: call.id, ...this.#nameOf(call.name) };
+    return this.#isText(part)
+      ? { id, type: 'custom_tool_call', status, ...of, input: plainInput(text) }
+      : { id, type: 'function_call', status, ...of, arguments: text };
+  }
+
+  /** As the request called it. */
+  #nameOf(name: string): { readonly name: string; readonly namespace?: string } {
+    return this.call.response.spaced.get(name) ?? { name };
   }
 
   protected began(part: Part): object[] {
@@ -124,7 +132,7 @@ export class ResponseWriter extends PartWriter {
         done(),
       ];
     }
-    const said = call ? { name: call.name, arguments: text } : { text, ...chances(kind, logprobs) };
+    const said = call ? { name: this.#nameOf(call.name).name, arguments: text } : { text, ...chances(kind, logprobs) };
     const events = [this.#event(`response.${EVENTS[kind]}.done`, { ...placeOf(part), ...said })];
     if (!call) events.push(this.#event('response.content_part.done', contentOf(part)));
     return [...events, done()];
@@ -144,8 +152,7 @@ const placeOf = ({ index, id, call }: Part): object => ({
 });
 
 function itemOf(part: Part, status: string): object {
-  const { id, kind, call, text } = part;
-  if (call) return { id, type: 'function_call', status, call_id: call.id, name: call.name, arguments: text };
+  const { id, kind } = part;
   const content = [textOf(part)];
   return kind === 'text'
     ? { id, type: 'message', status, role: 'assistant', content }
