@@ -202,6 +202,12 @@ test('tools of namespaces are called by both names, whole, streamed and in the n
   expect(next).toMatchObject({ type: 'function_call', ...named });
   const { messages } = parseResponseRequest({ ...body, input }, 100).response;
   expect(messages[1]?.tool_calls?.[0]?.function.name).toBe('b.close');
+  const beside = await ask('/v1/responses', {
+    ...body,
+    tools: [...tools, { type: 'web_search' }],
+    max_output_tokens: 1,
+  });
+  expect([beside.status, beside.headers.get('x-splitkv-ignored')]).toEqual([200, 'tools[2].web_search']);
   const wrong = await ask('/v1/responses', { ...body, tools: [{ type: 'namespace', name: 'a' }] });
   expect([wrong.status, await wrong.text()]).toEqual([400, expect.stringMatching(/tools\[0\]: expected/) as string]);
 });

@@ -155,7 +155,7 @@ export function parseResponseRequest(body: unknown, room: number): ResponseCall 
       instructions,
       previous: fields.previous_response_id ?? undefined,
       store: fields.store ?? true,
-      textTools: tools.flatMap(({ type, name }) => (type === 'custom' ? [String(name)] : [])),
+      textTools: tools.flatMap(({ tool: { type, name } }) => (type === 'custom' ? [String(name)] : [])),
       spaced,
       items: items as readonly object[],
       messages,
@@ -200,31 +200,38 @@ type GivenTool = { readonly type: string } & Record<string, unknown>;
 /** What the model calls a tool that lies in a namespace. */
 const spacedName = (namespace: unknown, name: unknown): string => `${String(namespace)}.${String(name)}`;
 
+/** A tool, and where the request has it. */
+interface FlatTool {
+  readonly tool: GivenTool;
+  readonly where: string;
+}
+
 /** Tools of namespaces side by side with the others. What a namespace is for is said with its first tool. */
 function flatTools(given: readonly GivenTool[]) {
   const spaced = new Map<string, SpacedName>();
-  const tools = given.flatMap((space, index): GivenTool[] => {
-    if (space.type !== 'namespace') return [space];
-    const { name: namespace, description, tools: own } = space;
+  const tools = given.flatMap((space, index): FlatTool[] => {
     const where = `tools[${index}]`;
+    if (space.type !== 'namespace') return [{ tool: space, where }];
+    const { name: namespace, description, tools: own } = space;
     if (typeof namespace !== 'string' || !Array.isArray(own) || !own.every(isObject))
       throw badRequest(`${where}: expected {"type": "namespace", "name": "a", "tools": [...]}`, where);
     return own.map((tool, at) => {
       const name = spacedName(namespace, tool['name']);
       spaced.set(name, { namespace, name: String(tool['name']) });
       const told = [at === 0 && description, tool['description']].filter((text) => typeof text === 'string');
-      return { ...tool, type: String(tool['type']), name, description: told.join('\n\n') };
+      const flat = { ...tool, type: String(tool['type']), name, description: told.join('\n\n') };
+      return { tool: flat, where: `${where}.tools[${at}]` };
     });
   });
   return { tools, spaced };
 }
 
 /** Tools as chats say them: those that are called with a plain text take it as `input`. The server's own aren't there, and are left out. */
-const toolsOf = (tools: readonly GivenTool[], ignored: IgnoredField[]): Tool[] =>
-  tools.flatMap((tool, index) => {
+const toolsOf = (tools: readonly FlatTool[], ignored: IgnoredField[]): Tool[] =>
+  tools.flatMap(({ tool, where }) => {
     const { type, name, description, parameters, strict } = tool;
     if (type === 'function') return { type, function: { name, description, parameters, strict } } as Tool;
-    return type === 'custom' ? textTool(tool) : leftOut(`tools[${index}]`, type, ignored);
+    return type === 'custom' ? textTool(tool) : leftOut(where, type, ignored);
   });
 
 /** A choice as chats say it. */
