@@ -771,8 +771,6 @@ export const randomNumber = (): number => crypto.getRandomValues(new Uint32Array
 
 /** Runs something that should go on while the tab is hidden: browsers freeze hidden tabs after some minutes, but none that holds a lock. */
 async function inBackgroundToo<T>(work: () => Promise<T>): Promise<T> {
-  const { locks } = navigator as Partial<Pick<Navigator, 'locks'>>;
-  // Pages that are neither on https nor on localhost have neither locks nor random names.
-  const release = locks && (await holdLock(locks, `splitkv-chat-${crypto.randomUUID()}`, undefined, 'a lock'));
+  const release = await holdLock(navigator.locks, `splitkv-chat-${randomNumber()}`, undefined, 'a lock');
   return work().finally(release);
 }

@@ -1,6 +1,6 @@
 /**
  * Room: many requests at once: the scheduler's decisions, run on the ranks. Engine (here) takes requests and gives
- * tokens, iteration_runner.ts runs an iteration, `text` makes tokens answers. Read iteration_runner.ts next.
+ * tokens, loop/iteration_runner.ts runs an iteration, `text` makes tokens answers. Read loop/requests.ts next.
  */
 
 import { nth, sum } from '../../base/lists.js';

@@ -15,6 +15,7 @@ import type { Speculation } from '../speculation/speculation.js';
 import type { WantedRows } from './iteration_runner.js';
 import type { IterationRecord, Placing, RankBalance } from './rank_balance.js';
 import type { RecoveryOptions } from './recovery.js';
+
 /** What tokens may follow those of one answer so far (`FormConstraint`). */
 export interface Constraint {
   /** Of the first token. */
