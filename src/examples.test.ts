@@ -4,10 +4,11 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { transformWithOxc } from 'vite';
-import { expect, test } from 'vitest';
+import { afterAll, expect, test } from 'vitest';
 import { ENTRIES as REFERENCE_ENTRIES } from '../scripts/entries.mjs';
 import { drawn } from './gpu/testing/draw.js';
 import * as splitkv from './index.js';
+import { randomAdapter } from './model/testing/random_adapter.js';
 
 const ENTRIES = { ...REFERENCE_ENTRIES, 'splitkv/offline': 'src/app/offline/index.ts' };
 
@@ -48,7 +49,8 @@ const programs = ['README.md', ...readdirSync('docs').map((name) => `docs/${name
   });
 
 /** Of pages, or needing another service. */
-const inPages = ({ code }: Example): boolean => /splitkv\/(chat|react|offline)'|listCached|document\.|nats:/.test(code);
+const inPages = ({ code }: Example): boolean =>
+  /splitkv\/(chat|react|offline)'|listCached|document\.|nats:|share: true/.test(code);
 
 test('each example is fenced, and there are some of every entry', () => {
   const marked = sources.flatMap((file) => readFileSync(file, 'utf8').match(/^ *\* @example$/gm) ?? []);
@@ -92,6 +94,7 @@ test('every example type-checks against the source', () => {
 
 /** What a name of the catalog stands for here. */
 const MODEL = 'models/tiny-gqa';
+const QUERIES = 'model.layers.0.self_attn.q_proj.weight';
 const opened: { dispose(): Promise<void> }[] = [];
 const isEmbedded = (where: unknown): boolean => typeof where === 'string' && where.startsWith('models/');
 async function open<T extends { dispose(): Promise<void> }>(loading: Promise<T>): Promise<T> {
@@ -100,11 +103,24 @@ async function open<T extends { dispose(): Promise<void> }>(loading: Promise<T>)
   return model;
 }
 
+const config = JSON.parse(readFileSync(`${MODEL}/config.json`, 'utf8')) as Record<string, number>;
+const shape = [config['num_attention_heads']! * config['head_dim']!, config['hidden_size']!];
+/** An adapter of that model, whatever an example names. */
+const adapter = [
+  ...randomAdapter({ weights: new Map([[QUERIES, { shape, data: new Float32Array() }]]) }, { seed: 1 }).files,
+].map(([name, bytes]) => new File([bytes], name));
+const scratch = mkdtempSync(join(tmpdir(), 'splitkv-examples-'));
+afterAll(() => rmSync(scratch, { recursive: true }));
+const standIns = ({ adapters = {}, kvDir }: splitkv.LoadOptions = {}): splitkv.LoadOptions => ({
+  adapters: Object.fromEntries(Object.keys(adapters).map((name) => [name, adapter])),
+  ...(typeof kvDir === 'string' && { kvDir: join(scratch, kvDir) }),
+});
+
 const packages: Record<string, unknown> = {
   splitkv: {
     ...splitkv,
     load: (where: string, options?: splitkv.LoadOptions) =>
-      open(splitkv.load(isEmbedded(where) ? where : MODEL, { contextLength: 512, ...options })),
+      open(splitkv.load(isEmbedded(where) ? where : MODEL, { contextLength: 512, ...options, ...standIns(options) })),
     serve: (where: string, options?: splitkv.ServeOptions) =>
       open(splitkv.serve(isEmbedded(where) ? where : MODEL, { contextLength: 512, ...options })),
     planModel: (where: string, options?: splitkv.PlanModelOptions) =>

@@ -428,6 +428,13 @@ test('people may choose a model that fits, and delete what is kept', async ({ pa
   await page.goto(`${site.url}picker.html`);
   const { chat, button, status } = chatOf(page);
   await expect(status).toHaveText('Ready');
+  await page.evaluate(async () => {
+    const root = await navigator.storage.getDirectory();
+    const folder = await root.getDirectoryHandle('splitkv-kv-kept', { create: true });
+    const file = await (await folder.getFileHandle('a.k', { create: true })).createWritable();
+    await file.write(new Uint8Array(3 * 1024));
+    await file.close();
+  });
   await button('Change the model').click();
   const dialog = chat.getByRole('dialog', { name: 'Choose a model' });
   const row = (name: string) => dialog.locator('.model', { hasText: name });
@@ -440,7 +447,9 @@ test('people may choose a model that fits, and delete what is kept', async ({ pa
   await checkAccessibility(page);
   await expect(dialog.getByText('tiny-gqa 4.1 MiB')).toBeVisible();
   await dialog.getByRole('button', { name: 'Delete tiny-gqa' }).click();
-  await expect(dialog.getByText('tiny-gqa was deleted. No model')).toBeVisible();
+  await expect(dialog.getByText('tiny-gqa was deleted. 3.0 KiB in all')).toBeVisible();
+  await dialog.getByRole('button', { name: 'Delete Keys and values of conversations (kept)' }).click();
+  await expect(dialog.getByText('(kept) was deleted. No model')).toBeVisible();
   await dialog.getByLabel("Or the Hub's name").fill('models/tiny-mla/');
   await dialog.getByRole('button', { name: 'Use it' }).click();
   await expect(dialog).toHaveCount(0);

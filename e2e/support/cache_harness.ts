@@ -1,6 +1,6 @@
 /** Built for pages by cache_table.spec.ts: a model's file through the browser's cache, step by step. */
 
-import { listCached } from '../../src/loader/cache/cache_list.js';
+import { cachedFiles } from '../../src/loader/cache/cache_list.js';
 import { cachedSource } from '../../src/loader/cache/cached_source.js';
 import { toHex } from '../../src/base/math.js';
 import { httpSource } from '../../src/loader/sources/http_source.js';
@@ -33,7 +33,7 @@ export async function read(visit: number, from = 0, to?: number): Promise<string
 
 export const warnings = (visit: number): string => visits[visit]!.warnings.join('\n');
 
-export const kept = listCached;
+export const kept = cachedFiles;
 
 /** Changes what is on the disk behind the cache's back. */
 export async function spoil(how: 'flip' | 'truncate' | 'evict'): Promise<void> {

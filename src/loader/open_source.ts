@@ -3,7 +3,6 @@ import { show } from '../base/json.js';
 import { baseAddress, isNode } from '../base/platform.js';
 import type { CachedModel } from './cache/cache_list.js';
 import type { CacheOptions } from './cache/cached_source.js';
-import type { CacheDirectory } from './cache/opfs.js';
 import { blobSource, fileListSource, packagedSource } from './sources/file_list_source.js';
 import { findGguf, ggufSource, isGgufName } from './gguf/file.js';
 import type { HttpOptions } from './sources/http_request.js';
@@ -17,8 +16,8 @@ export interface OpenOptions extends NetworkOptions, Pick<HttpOptions, 'onBytes'
   readonly whole?: boolean | undefined;
   /** Of a GGUF model its encoder of images is wanted, too: the file, or the one beside it. */
   readonly images?: boolean | string | undefined;
-  /** The file of a folder that shows what it is; default: config.json. */
-  readonly mustHave?: string | undefined;
+  /** Of a folder that holds something else than a model: its files, the first of which shows what it is. */
+  readonly files?: readonly [string, ...string[]] | undefined;
   /** Told of that download. */
   readonly onProgress?: OnProgress | undefined;
   readonly onWarning?: ((message: string) => void) | undefined;
@@ -42,17 +41,16 @@ export async function openSource(
   const found = await sourceOf(where, options, signal);
   const wrapped = await through(found);
   const source = found.at === undefined || wrapped === found ? wrapped : Object.assign(wrapped, { at: found.at });
-  const { mustHave = 'config.json' } = options;
+  const [mustHave] = options.files ?? ['config.json'];
   if (await isThere(source, source.gguf ?? mustHave, signal)) return source;
   if (source.gguf !== undefined) throw missingFile(source, source.gguf);
   const gguf = findGguf((await source.list?.()) ?? [], source.name);
   if (gguf !== undefined) return ggufSource(source, gguf);
   const absence = source.absence?.(mustHave);
-  const folder =
-    mustHave === 'config.json'
-      ? 'a model folder as Hugging Face lays it out: config.json, tokenizer.json, and model.safetensors or ' +
-        'model.safetensors.index.json with its shards'
-      : 'a folder with it';
+  const folder = options.files
+    ? `a folder with ${options.files.join(' and ')}`
+    : 'a model folder as Hugging Face lays it out: config.json, tokenizer.json, and model.safetensors or ' +
+      'model.safetensors.index.json with its shards';
   throw ioError(
     `${source.name} has no ${mustHave}; expected ${folder}; or a .gguf file${absence === undefined ? '' : `. ${absence}`}`,
   );
@@ -132,8 +130,13 @@ export async function cachedSource(source: Source, options: CacheOptions = {}): 
   return (await import('./cache/cached_source.js')).cachedSource(source, options);
 }
 
+/** What is kept of a model that comes from this URL. Throws as listCached. */
+export async function findCached(url: string): Promise<CachedModel | undefined> {
+  return (await import('./cache/cache_list.js')).findCached(url);
+}
+
 /**
- * The models in this origin's cache. Throws `Error` where the browser has no storage for it.
+ * What this origin keeps: models, adapters, prompts' keys and values. Throws `Error` where the browser has no storage for it.
  *
  * @example
  * ```ts
@@ -142,11 +145,11 @@ export async function cachedSource(source: Source, options: CacheOptions = {}): 
  * for (const { url, complete } of await listCached()) if (!complete) await deleteCached(url);
  * ```
  */
-export async function listCached(folder?: CacheDirectory): Promise<CachedModel[]> {
-  return (await import('./cache/cache_list.js')).listCached(folder);
+export async function listCached(): Promise<CachedModel[]> {
+  return (await import('./cache/cache_list.js')).listCached();
 }
 
-/** Removes a model from the cache, by the URL that listCached gives; without one, all of them. True when there was something. */
-export async function deleteCached(url?: string, folder?: CacheDirectory): Promise<boolean> {
-  return (await import('./cache/cache_list.js')).deleteCached(url, folder);
+/** Removes what the URL that listCached gives names; without one, all of it. True when there was something. */
+export async function deleteCached(url?: string): Promise<boolean> {
+  return (await import('./cache/cache_list.js')).deleteCached(url);
 }

@@ -6,7 +6,7 @@
 
 import { messageOf, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import type { AdapterRequest } from '../../gpu/index.js';
-import { listCached, type Source } from '../../loader/index.js';
+import { findCached, type Source } from '../../loader/index.js';
 import { checkWindowFits } from '../../model/compression/budgets.js';
 import { type ModelConfig, takesRows } from '../../model/config/model_config.js';
 import type { Plan } from '../../placement/index.js';
@@ -372,7 +372,7 @@ async function openBeside(
 ): Promise<Pick<OpenedModel, 'prefiller' | 'pictures' | 'adapters' | 'openKept' | 'draft'>> {
   const { options, model, onWarning, draft, places } = placed;
   const { prefill } = options;
-  const adapters = new Adapters(group, networkOf(options));
+  const adapters = new Adapters(group, { network: networkOf(options), cache: options.cache, onWarning });
   for (const [name, each] of Object.entries(options.adapters ?? {})) await adapters.add(name, each, options);
   const { config } = model.facts;
   const { Pictures } = takesRows(config) ? await import('../serving/pictures.js') : {};
@@ -425,9 +425,8 @@ function noCluster(where: string): never {
 
 /** Whether reading the weights fills the browser's cache: from then on they are there. */
 async function isDownloading({ url, flush }: Source): Promise<boolean> {
-  if (flush === undefined) return false;
-  const models = await listCached().catch(() => []);
-  return !models.some((model) => model.url === url && model.complete);
+  if (flush === undefined || url === undefined) return false;
+  return !(await findCached(url).catch(() => undefined))?.complete;
 }
 
 /** Ranks in workers read the same files, and warn of the same things. */

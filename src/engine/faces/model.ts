@@ -157,7 +157,7 @@ export class LoadedModel implements Model {
   ) {
     this.#kept = kept;
     const { config, group, tokenizer, noTokenizer } = opened;
-    this.adapters = opened.adapters ?? new Adapters(group, {});
+    this.adapters = opened.adapters ?? new Adapters(group);
     this.reader = { tokenizer, noTokenizer, contextLength: group.runner.contextLength };
     this.#eosIds = eosIds(config, tokenizer);
     this.#forms = new TextForms(this.reader, config.vocabSize, this.#eosIds);

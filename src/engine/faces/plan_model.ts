@@ -1,7 +1,7 @@
 import type { HeadCosts } from '../../arrangement/index.js';
 import { SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import { checkOptions, defined, type OptionsSchema, wholeNumber } from '../../base/options.js';
-import { listCached, type Source } from '../../loader/index.js';
+import { findCached, type Source } from '../../loader/index.js';
 import {
   explainPick,
   formatPlanTable,
@@ -258,8 +258,7 @@ async function sizeOf(
   let bytes = 0;
   for (const { name, start, end } of reader.index.tensors.values()) bytes += unused?.has(name) ? 0 : end - start;
   if (source.gguf === undefined) bytes += (await source.size('tokenizer.json', signal)) ?? 0;
-  const stored = source.url === undefined ? [] : await listCached().catch(() => []);
-  const own = stored.find(({ url }) => url === source.url);
+  const own = source.url === undefined ? undefined : await findCached(source.url).catch(() => undefined);
   return { bytes, storedBytes: Math.min(own?.bytes ?? 0, bytes), complete: own?.complete ?? false };
 }
 

@@ -161,7 +161,7 @@ export class EngineServingModel implements ServingModel {
       this.failure ??= error;
       options.onFailure?.(error);
     };
-    const { adapters = new Adapters(group, {}) } = opened;
+    const { adapters = new Adapters(group) } = opened;
     this.adapters = adapters;
     this.#engine = new Engine(group, { ...options, adapters, onFailure });
     const { prefixCaching = false } = options;

@@ -4,7 +4,6 @@ import { nth, sum } from '../../base/lists.js';
 import {
   matrixShape,
   type OpenOptions,
-  openSource,
   readJson,
   readTensorIndex,
   type Source,
@@ -16,10 +15,14 @@ import { WRAPPED } from '../../model/weights/stored_names.js';
 import { modelMap } from '../../model/weights/model_map.js';
 import { expectedTensors } from '../../model/weights/weight_map.js';
 import type { AdapterGiven, AdapterPart } from '../contracts/api.js';
+import { openFiles, type OpenFilesOptions } from './open_files.js';
 import { readStackedPairs } from './stacked_pairs.js';
 
 const CONFIG = 'adapter_config.json';
 const WEIGHTS = 'adapter_model.safetensors';
+
+/** How an adapter's files are asked for and kept: as its model's. */
+export type AdapterOpening = Pick<OpenFilesOptions, 'network' | 'cache' | 'onWarning'>;
 
 /** A pair of matrices as a file has them. */
 export interface StoredPair {
@@ -70,13 +73,14 @@ export function partsOf(name: string, given: AdapterGiven): readonly AdapterPart
 export async function readAdapter(
   parts: readonly AdapterPart[],
   config: ModelConfig,
-  network: OpenOptions,
+  opening: AdapterOpening = {},
   signal?: AbortSignal,
 ): Promise<LowRankPair[]> {
+  const network: OpenOptions = { ...opening.network, files: [CONFIG, WEIGHTS] };
   const tensors = expectedTensors(targetsOf(modelMap(config), config));
   const pairs = new Map<string, LowRankPair[]>();
   for (const { from, scale = 1 } of parts) {
-    const source = await openSource(from, signal, { ...network, mustHave: CONFIG });
+    const source = await openFiles(from, { ...opening, network, kind: 'adapter', signal });
     const { reader, pairs: stored } =
       source.gguf === undefined
         ? await openPeft(source, config, signal)
@@ -97,6 +101,7 @@ export async function readAdapter(
       if (!made) throw unknownModule(source, pair.module, [...tensors.keys()]);
       for (const each of made) pairs.set(each.tensor, [...(pairs.get(each.tensor) ?? []), each]);
     }
+    await source.flush?.();
   }
   return [...pairs.values()].map(joined);
 }

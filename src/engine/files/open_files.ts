@@ -1,5 +1,12 @@
 import { type ErrorCode, ioError, SplitkvError } from '../../base/errors.js';
-import { cachedSource, deleteCached, type OpenOptions, openSource, type Source } from '../../loader/index.js';
+import {
+  type CachedModel,
+  cachedSource,
+  deleteCached,
+  type OpenOptions,
+  openSource,
+  type Source,
+} from '../../loader/index.js';
 import type { LoadOptions } from '../contracts/api.js';
 
 /** `onProgress` is told of files that are read to be checked, and of what Node downloads from the Hub. */
@@ -10,17 +17,19 @@ export interface OpenFilesOptions extends Pick<OpenOptions, 'onWarning' | 'onPro
   readonly integrity?: LoadOptions['integrity'];
   /** Weights won't be read: nothing is stored, and weight files aren't checked against `integrity`. */
   readonly lookOnly?: boolean;
+  /** What the cache lists it as. */
+  readonly kind?: CachedModel['kind'];
   readonly signal?: AbortSignal | undefined;
 }
 
 /** A model's files, through the browser's cache or (Node) that of the Hub's tools, each checked against `integrity` before it is used. @throws as `openSource` */
 export async function openFiles(
   where: string | URL | readonly File[] | Source,
-  { network, cache = true, integrity, lookOnly = false, signal, ...told }: OpenFilesOptions,
+  { network, cache = true, integrity, lookOnly = false, kind, signal, ...told }: OpenFilesOptions,
 ): Promise<Source> {
   const { onWarning, onProgress } = told;
   return openSource(where, signal, { ...network, ...told, whole: cache && !lookOnly }, async (found) => {
-    const source = cache ? await cachedSource(found, { signal, onWarning, store: !lookOnly }) : found;
+    const source = cache ? await cachedSource(found, { signal, onWarning, store: !lookOnly, kind }) : found;
     if (integrity === undefined) return source;
     const { verifiedSource } = await import('../../loader/sources/verified_source.js');
     return verifiedSource(source, integrity, { weights: !lookOnly, onProgress, signal });

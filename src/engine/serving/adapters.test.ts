@@ -4,6 +4,10 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, test, vi } from 'vitest';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { drawn } from '../../gpu/testing/draw.js';
+import { listCached } from '../../loader/index.js';
+import { startServer } from '../../loader/testing/http_server.js';
+import { startHub } from '../../loader/testing/hub_server.js';
+import { MemoryFolder } from '../../loader/testing/memory_folder.js';
 import { writeSafetensors } from '../../loader/testing/write_safetensors.js';
 import { modelToGguf } from '../../model/testing/gguf/model.js';
 import { findLlamaCpp, llamaCppLogits } from '../../model/testing/llama_cpp.js';
@@ -206,7 +210,7 @@ describe('adapters of a loaded model', () => {
     const { adapter: name } = common;
     const { group } = await openRunner({ adapter: name!, model: { seed: 51 }, plan: 'tp', ranks: 2, slots: 2 });
     const { config } = group.options;
-    const opened = { config, group, adapters: new Adapters(group, {}) };
+    const opened = { config, group, adapters: new Adapters(group) };
     const model = new EngineServingModel(
       { ...opened, tokenizer: undefined, name: 'test', sampling: {}, loadSeconds: 0 },
       { slots: 2, tokensPerIteration: 64, prefixCaching: true },
@@ -350,7 +354,7 @@ describe('adapters of a loaded model', () => {
       name: half.name.replace(/lora_([AB])\.weight/, 'lora_embedding_$1'),
     }));
     const read = async (...[json, tensors]: [object, ReturnType<typeof pair>]) =>
-      (await readAdapter([{ from: edited(one, json, tensors) }], config, {})).map(({ tensor }) => tensor);
+      (await readAdapter([{ from: edited(one, json, tensors) }], config)).map(({ tensor }) => tensor);
     const [table, head] = ['model.embed_tokens.weight', 'lm_head.weight'];
     expect(await read({}, turned)).toEqual([table]);
     const ties = { ensure_weight_tying: true };
@@ -360,6 +364,36 @@ describe('adapters of a loaded model', () => {
     const whole = { name: `${embedding}.base_layer.weight`, dtype: 'F32' as const, data: new Float32Array(320 * 64) };
     expect(await read({}, [...turned, { ...whole, shape: [320, 64] }])).toEqual([table]);
     await expect(read({}, [...turned, { ...whole, shape: [64, 320] }])).rejects.toThrow(/expected \[320, 64\]/);
+  });
+
+  test('come from servers and the Hub, and are kept as models are', async () => {
+    const { config } = made;
+    const read = (from: string, opening = {}) => readAdapter([{ from }], config, opening);
+    const expected = await readAdapter([{ from: adapters.one }], config);
+    await using server = await startServer(Object.fromEntries(one.files));
+    await using hub = await startHub({ 'org/lora': { files: Object.fromEntries(one.files) } });
+    const root = new MemoryFolder();
+    vi.stubGlobal('navigator', { storage: { getDirectory: async () => root } });
+    vi.stubEnv('HF_HOME', folder);
+    const network = { hub: hub.url };
+    try {
+      expect(await read(server.url, { cache: false })).toEqual(expected);
+      expect(await listCached()).toEqual([]);
+      expect(await read(server.url)).toEqual(expected);
+      expect(await listCached()).toMatchObject([{ url: server.url, kind: 'adapter', complete: true }]);
+      const onWarning = vi.fn();
+      server.misbehave = (_, response) => Boolean(response.writeHead(404).end());
+      expect(await read(server.url, { onWarning })).toEqual(expected);
+      expect(onWarning).toHaveBeenCalledWith(expect.stringMatching(/using the cached copy/));
+      expect(await read('hf:org/lora', { network })).toEqual(expected);
+      hub.requests.length = 0;
+      vi.stubEnv('HF_HUB_OFFLINE', '1');
+      expect(await read('org/lora', { network })).toEqual(expected);
+      expect(hub.requests).toEqual([]);
+    } finally {
+      vi.unstubAllGlobals();
+      vi.unstubAllEnvs();
+    }
   });
 
   test('have room in the memory that ranks may take, or are refused', { timeout: 120_000 }, async () => {

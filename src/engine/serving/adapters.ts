@@ -1,8 +1,8 @@
 import { didYouMean, throwIfAborted, usageError } from '../../base/errors.js';
 import { range, sum } from '../../base/lists.js';
-import type { OpenOptions } from '../../loader/index.js';
 import type { LowRankPair } from '../../model/adapters/targets.js';
 import type { AdapterGiven, AdapterInfo, ModelAdapters } from '../contracts/api.js';
+import type { AdapterOpening } from '../files/adapter_files.js';
 import type { ModelRanks } from '../ranks/rank_group.js';
 
 export interface HeldAdapter {
@@ -38,7 +38,7 @@ export class Adapters implements ModelAdapters {
 
   constructor(
     readonly ranks: ModelRanks,
-    readonly network: OpenOptions,
+    readonly opening: AdapterOpening = {},
   ) {}
 
   get list(): readonly AdapterInfo[] {
@@ -56,7 +56,7 @@ export class Adapters implements ModelAdapters {
       const place = range(0, MOST).find((each) => !this.#places.has(each));
       if (place === undefined) throw usageError(`adapters: there are ${MOST} already; remove one first`);
       const { partsOf, readAdapter } = await import('../files/adapter_files.js');
-      const pairs = await readAdapter(partsOf(name, given), this.ranks.runner.config, this.network, signal);
+      const pairs = await readAdapter(partsOf(name, given), this.ranks.runner.config, this.opening, signal);
       throwIfAborted(signal, 'adding an adapter');
       const before = sum([...this.#present.values()].map(({ info }) => info.bytes));
       const bytes = (await this.#set(place, pairs)) - before;

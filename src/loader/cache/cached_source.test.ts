@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { deleteCached, listCached } from './cache_list.js';
+import { deleteCached, cachedFiles } from './cache_list.js';
 import { cachedSource } from './cached_source.js';
 import { PIECE_BYTES } from './cached_file.js';
 import { httpSource } from '../sources/http_source.js';
@@ -144,7 +144,7 @@ describe('a file that has changed at the server', () => {
     const two = await visit();
     expect(same(await two.read(FILE, 0, now.byteLength), now)).toBe(true);
     await two.flush!();
-    expect((await listCached(folder)).map(({ bytes }) => bytes)).toEqual([now.byteLength]); // the old one is gone
+    expect((await cachedFiles(folder)).map(({ bytes }) => bytes)).toEqual([now.byteLength]); // the old one is gone
   });
 
   it('is not stored where the server has no validator, and read from it each time', async () => {
@@ -159,7 +159,7 @@ describe('a file that has changed at the server', () => {
       expect(requested()).toEqual([PROBE, `bytes=0-${SIZE - 1}`]);
     }
     expect(warnings).toEqual(Array.from({ length: 2 }, () => expect.stringContaining('sends no ETag')));
-    expect(await listCached(folder)).toMatchObject([{ bytes: SIZE, complete: true }]);
+    expect(await cachedFiles(folder)).toMatchObject([{ bytes: SIZE, complete: true }]);
   });
 
   it('the old version stays until the new one is whole', async () => {
@@ -169,7 +169,7 @@ describe('a file that has changed at the server', () => {
     const two = await visit();
     await two.read(FILE, 0, 10);
     await two.flush!();
-    expect((await listCached(folder))[0]!.bytes).toBe(SIZE + PIECE_BYTES);
+    expect((await cachedFiles(folder))[0]!.bytes).toBe(SIZE + PIECE_BYTES);
     await goAway();
     expect(same(await (await visit()).read(FILE, 0, SIZE), weights)).toBe(true);
     server.misbehave = undefined;
@@ -178,7 +178,7 @@ describe('a file that has changed at the server', () => {
     expect(same(await three.read(FILE, 0, SIZE), other)).toBe(true);
     await three.flush!();
     expect(requested()).toEqual([PROBE, pieces(1, 2)]);
-    expect((await listCached(folder))[0]!.bytes).toBe(SIZE);
+    expect((await cachedFiles(folder))[0]!.bytes).toBe(SIZE);
     await goAway();
     expect(same(await (await visit()).read(FILE, 0, SIZE), other)).toBe(true);
   });
@@ -190,7 +190,7 @@ describe('a file that has changed at the server', () => {
       await source.read(FILE, 0, 10);
       await source.flush!();
     }
-    expect((await listCached(folder))[0]!.bytes).toBeLessThanOrEqual(2 * PIECE_BYTES);
+    expect((await cachedFiles(folder))[0]!.bytes).toBeLessThanOrEqual(2 * PIECE_BYTES);
   });
 
   it('while an older tab goes on with the old one: neither spoils the other', async () => {
@@ -461,7 +461,7 @@ describe('damage', () => {
       folder.paths().find((name) => name.endsWith('entry.json'))!,
       '{',
     );
-    const { url } = (await listCached(folder))[0]!;
+    const { url } = (await cachedFiles(folder))[0]!;
     expect(url).toMatch(/^\(unknown /);
     expect(await deleteCached(url, folder)).toBe(true);
     expect(folder.paths()).toEqual([]);
@@ -609,7 +609,7 @@ describe('without the server', () => {
     expect(warnings).toEqual([
       expect.stringMatching(/using the cached copy.*no longer has all of it: GET .* answered (HTTP 4|with a web page)/),
     ]);
-    expect(await listCached(folder)).toEqual([{ url: server.url, bytes: SIZE + 7, complete: true }]);
+    expect(await cachedFiles(folder)).toEqual([{ url: server.url, kind: 'model', bytes: SIZE + 7, complete: true }]);
     server.misbehave = undefined;
     requested();
     expect(same(await (await visit()).read(FILE, 0, SIZE), weights)).toBe(true);
@@ -690,7 +690,7 @@ describe("a server that tells a file's SHA-256", () => {
     await source.flush!();
     await source.read(FILE, PIECE_BYTES, PIECE_BYTES + 1);
     await source.flush!();
-    expect(await listCached(folder)).toMatchObject([{ bytes: SIZE, complete: true }]);
+    expect(await cachedFiles(folder)).toMatchObject([{ bytes: SIZE, complete: true }]);
     const spoilt = weights.slice();
     spoilt[5_000_000] = 0;
     server.files.set(FILE, spoilt);
@@ -701,27 +701,29 @@ describe("a server that tells a file's SHA-256", () => {
       code: 'io',
       message: expect.stringMatching(/model\.safetensors.*is damaged: its SHA-256 is .*; the server says/),
     });
-    expect(await listCached(folder)).toMatchObject([{ bytes: 0 }]);
+    expect(await cachedFiles(folder)).toMatchObject([{ bytes: 0 }]);
   });
 });
 
-describe('listCached and deleteCached', () => {
+describe('cachedFiles and deleteCached', () => {
   it('tell what is there, and remove it', async () => {
     const one = await visit();
     await one.read('config.json', 0, 7);
     await one.read(FILE, 0, 10);
     await one.flush!();
-    expect(await listCached(folder)).toEqual([{ url: server.url, bytes: PIECE_BYTES + 7, complete: false }]);
+    expect(await cachedFiles(folder)).toEqual([
+      { url: server.url, kind: 'model', bytes: PIECE_BYTES + 7, complete: false },
+    ]);
     await one.read(FILE, 0, SIZE);
     await one.flush!();
-    expect(await listCached(folder)).toEqual([{ url: server.url, bytes: SIZE + 7, complete: true }]);
+    expect(await cachedFiles(folder)).toEqual([{ url: server.url, kind: 'model', bytes: SIZE + 7, complete: true }]);
     await visit(`${server.url}other/`);
-    expect((await listCached(folder)).map(({ url }) => url).sort()).toEqual([server.url, `${server.url}other/`]);
+    expect((await cachedFiles(folder)).map(({ url }) => url).sort()).toEqual([server.url, `${server.url}other/`]);
     expect(await deleteCached(server.url, folder)).toBe(true);
     expect(await deleteCached(server.url, folder)).toBe(false);
-    expect((await listCached(folder)).map(({ url }) => url)).toEqual([`${server.url}other/`]);
+    expect((await cachedFiles(folder)).map(({ url }) => url)).toEqual([`${server.url}other/`]);
     await deleteCached(undefined, folder);
-    expect(await listCached(folder)).toEqual([]);
+    expect(await cachedFiles(folder)).toEqual([]);
     expect(folder.paths()).toEqual([]);
   });
 });

@@ -7,7 +7,7 @@ import { ioError, SplitkvError, throwIfAborted, withAbort } from '../../base/err
 import { nth, range, spreadEvenly, sum } from '../../base/lists.js';
 import { formatBytes } from '../../base/math.js';
 import { CachedFile, type FileManifest, isNotedMissing, noteMissing, PIECE_BYTES } from './cached_file.js';
-import { findModelFolder, openModelFolder } from './cache_list.js';
+import { type CachedKind, findModelFolder, openModelFolder } from './cache_list.js';
 import { type CacheDirectory, holdLock, type Locks, openCacheFolder, type Release, tryLock } from './opfs.js';
 import { FileSource, type FoundFile, missingFile, type Source } from '../source.js';
 import type { WholeHash } from '../sources/whole_hash.js';
@@ -18,6 +18,8 @@ export interface CacheOptions {
   readonly signal?: AbortSignal | undefined;
   /** False: what is cached is used, and nothing is added to it. Default true. */
   readonly store?: boolean | undefined;
+  /** What it is listed as. Default 'model'. */
+  readonly kind?: CachedKind | undefined;
   /** Another folder than the one in the origin private file system. */
   readonly folder?: CacheDirectory | undefined;
   /** Other locks than `navigator.locks`, by which tabs and workers leave each piece to one of them. */
@@ -46,7 +48,9 @@ export async function cachedSource(source: Source, options: CacheOptions = {}): 
   const what = 'opening the cache';
   try {
     const folder = options.folder ?? (await withAbort(openCacheFolder(), signal, what));
-    const model = await withAbort((store ? openModelFolder : findModelFolder)(folder, source.url), signal, what);
+    const { url } = source;
+    const opened = store ? openModelFolder(folder, url, options.kind) : findModelFolder(folder, url);
+    const model = await withAbort(opened, signal, what);
     return model === undefined ? source : new CachedSource(source, model, options);
   } catch (error) {
     throwIfAborted(signal, what);

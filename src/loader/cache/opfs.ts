@@ -26,6 +26,8 @@ export interface CacheWritable {
 }
 
 const FOLDER = 'splitkv-models';
+/** What the names of folders of keys and values begin with, beside that one. */
+export const KV_FOLDER = 'splitkv-kv-';
 
 /** The folder of all cached models in this origin's private file system. Throws where there is none (no secure context, private mode). */
 export async function openCacheFolder(): Promise<CacheDirectory> {

@@ -5,7 +5,8 @@ import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { SplitkvError } from '../../base/errors.js';
 import { type GgufTensor, type GgufValue, text, u32, writeGguf } from '../../model/testing/gguf/file.js';
-import { cachedSource, listCached } from '../index.js';
+import { cachedFiles } from '../cache/cache_list.js';
+import { cachedSource } from '../index.js';
 import { openSource } from '../open_source.js';
 import type { Source } from '../source.js';
 import { startServer, type TestServer } from '../testing/http_server.js';
@@ -203,7 +204,7 @@ describe('openSource', () => {
     expect(source.gguf).toBe('my model.gguf');
     await openGguf(source, source.gguf!);
     await source.flush!();
-    expect(await listCached(cache)).toEqual([{ url, bytes: whole.length, complete: true }]);
+    expect(await cachedFiles(cache)).toEqual([{ url, kind: 'model', bytes: whole.length, complete: true }]);
     const requests = server.requests.length;
     await openGguf(await cachedSource(await openSource(url), { folder: cache }), 'my model.gguf');
     expect(server.requests.slice(requests).every(({ range }) => range === 'bytes=0-65535')).toBe(true);

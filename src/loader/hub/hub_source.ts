@@ -7,6 +7,7 @@ import { ioError, type SplitkvError, tried, usageError } from '../../base/errors
 import { formatBytes } from '../../base/math.js';
 import { ggufModels, ggufSource, quantOf } from '../gguf/file.js';
 import { httpSource } from '../sources/http_source.js';
+import type { OpenOptions } from '../open_source.js';
 import { missingFile, type Source } from '../source.js';
 import { type HubAccess, hubHttp, type HubListing } from './hub_api.js';
 import { type HubName, hubText, resolveUrl } from './hub_name.js';
@@ -16,8 +17,13 @@ import { type HubName, hubText, resolveUrl } from './hub_name.js';
  * revision meanwhile, nothing is asked for that isn't there, and a file's version is what it contains: a cache that is filed
  * under the revision fetches again what the revision's next commit changed, and only that.
  */
-export function hubSource(access: HubAccess, name: HubName, listing: HubListing | undefined): Source {
-  const gguf = listing ? modelFile(name, listing) : name.file;
+export function hubSource(
+  access: HubAccess,
+  name: HubName,
+  listing: HubListing | undefined,
+  files?: OpenOptions['files'],
+): Source {
+  const gguf = listing ? modelFile(name, listing, files) : name.file;
   const folder = new HubSource(access, name, listing);
   const source = gguf === undefined ? folder : ggufSource(folder, gguf);
   const commit = listing?.commit;
@@ -28,18 +34,22 @@ export function hubSource(access: HubAccess, name: HubName, listing: HubListing 
 
 /**
  * The .gguf file that is the model; undefined for a repository of safetensors, which win unless a file or quantisation is named.
+ * @param wanted the files of something else than a model
  * @throws SplitkvError `io` where there is neither; as chooseGguf
  */
-export function modelFile(name: HubName, listing: HubListing): string | undefined {
+export function modelFile(name: HubName, listing: HubListing, wanted?: OpenOptions['files']): string | undefined {
   const { files } = listing;
   const named = name.file !== undefined || name.quant !== undefined;
   const weights = files.has('model.safetensors') || files.has('model.safetensors.index.json');
-  if (!named && weights && files.has('config.json')) return undefined;
+  if (!named && (wanted ? files.has(wanted[0]) : weights && files.has('config.json'))) return undefined;
   const gguf = chooseGguf(name, listing);
   if (gguf !== undefined) return gguf;
   const other = [...files.keys()].find((file) => /\.(bin|pth|pt|onnx|safetensors|msgpack|npz)$/i.test(file));
+  const expected = wanted
+    ? wanted.join(' with ')
+    : 'config.json with model.safetensors (or its shards and their index)';
   throw ioError(
-    `${hubText(name)} holds no model that runs here: expected config.json with model.safetensors (or its shards and their index), or a .gguf file` +
+    `${hubText(name)} holds no ${wanted ? 'such files' : 'model that runs here'}: expected ${expected}, or a .gguf file` +
       (other === undefined ? '' : `; it has ${other}`),
   );
 }

@@ -236,6 +236,23 @@ describe('a model by its name', () => {
     await expect(open('hf:org/other')).rejects.toThrow(/not complete in .*HF_HUB_OFFLINE/);
   }, 20_000);
 
+  it('keeps the files of something else than a model, and opens them without the Hub', async () => {
+    const adapter = ['adapter_config.json', 'adapter_model.safetensors'] as const;
+    hub.repositories.set('org/lora', {
+      files: { [adapter[0]]: '{"r":8}', [adapter[1]]: weights, 'training_args.bin': 'not needed' },
+    });
+    const openLora = (options = {}): Promise<Source> => open('hf:org/lora', { files: adapter, ...options });
+    expect((await openLora({ whole: false })).url).toBe(`${hub.url}/org/lora/resolve/main/`);
+    const source = await openLora();
+    expect(source.name).toContain('snapshots');
+    expect((await readdir(source.name)).sort()).toEqual([...adapter]);
+    vi.stubEnv('HF_HUB_OFFLINE', '1');
+    hub.requests.length = 0;
+    expect(await readText(await openLora(), adapter[0])).toBe('{"r":8}');
+    expect(hub.requests).toEqual([]);
+    await expect(open('hf:org/lora')).rejects.toThrow(/not complete in/);
+  });
+
   it('says that the Hub is out of reach where nothing is kept', async () => {
     await expect(open('hf:org/model', { fetch: quick })).rejects.toThrow(/can't be reached.*unreachable/);
   }, 20_000);

@@ -36,11 +36,11 @@ export async function openNodeHub(
   if ('folder' in asked) return onDisk(asked);
   const { access, repository, listing } = asked;
   const revision = listing ? listing.commit : name.revision;
-  const kept = revision === undefined ? undefined : await keptModel(repository, { ...name, revision });
+  const kept = revision === undefined ? undefined : await keptModel(repository, { ...name, revision }, options.files);
   const wanted = kept?.gguf === undefined ? [] : encoderFiles(options, listing?.files.keys() ?? [], kept.gguf);
-  if (!kept) return hubSource(access, name, listing);
+  if (!kept) return hubSource(access, name, listing, options.files);
   const there = wanted.length > 0 ? await repository.files(kept.commit) : undefined;
-  return wanted.every((file) => there?.has(file)) ? onDisk(kept) : hubSource(access, name, listing);
+  return wanted.every((file) => there?.has(file)) ? onDisk(kept) : hubSource(access, name, listing, options.files);
 }
 
 /** The encoder of images that is wanted beside a GGUF model, where there is one. */
@@ -69,13 +69,13 @@ async function ask(name: HubName, options: OpenOptions, signal: AbortSignal | un
   try {
     if (!isOffline()) return { access, repository, listing: await listRepository(access, name, signal) };
   } catch (error) {
-    const kept = error instanceof HubUnreachable ? await keptModel(repository, name) : undefined;
+    const kept = error instanceof HubUnreachable ? await keptModel(repository, name, options.files) : undefined;
     if (!kept) throw error;
     options.onWarning?.(`${hubText(name)}: the copy on this disk is used, because ${(error as Error).message}`);
     return kept;
   }
-  const kept = await keptModel(repository, name);
-  if (!kept) throw await notKept(name, repository, access);
+  const kept = await keptModel(repository, name, options.files);
+  if (!kept) throw await notKept(name, repository, access, options.files);
   return kept;
 }
 
@@ -96,7 +96,7 @@ export async function pullModel(
   }
   const { commit } = listing;
   const pinned = { ...listing, commit };
-  const gguf = modelFile(name, pinned);
+  const gguf = modelFile(name, pinned, options.files);
   const work: Download = { access, name, listing: pinned, repository, options };
   const allOf = (file: string, parts: readonly string[]): readonly string[] => {
     const missing = parts.filter((part) => !listing.files.has(part));
@@ -107,6 +107,7 @@ export async function pullModel(
   let downloadedBytes = 0;
   if (gguf !== undefined)
     files = allOf(gguf, [...partNames(gguf), ...encoderFiles(options, listing.files.keys(), gguf)]);
+  else if (options.files) files = allOf(options.files[0], options.files);
   else {
     // Who has tokenizer.json reads no tokenizer.model.
     const texts = MODEL_TEXTS.filter((file) => file !== 'tokenizer.model' && listing.files.has(file));
@@ -137,22 +138,31 @@ function pulled(
 }
 
 /** What the cache holds of it, where that is all there need be. */
-async function keptModel(repository: RepositoryCache, name: HubName): Promise<PulledModel | undefined> {
+async function keptModel(
+  repository: RepositoryCache,
+  name: HubName,
+  files: OpenOptions['files'],
+): Promise<PulledModel | undefined> {
   const commit = await repository.commitOf(name.revision);
   if (commit === undefined) return undefined;
   const there = await repository.files(commit);
   const named = name.file !== undefined || name.quant !== undefined;
-  if (!named && (await hasWeights(repository.snapshot(commit), there)))
-    return pulled(repository, commit, undefined, there, [...there.keys()]);
+  const isWhole = files?.every((file) => there.has(file)) ?? (await hasWeights(repository.snapshot(commit), there));
+  if (!named && isWhole) return pulled(repository, commit, undefined, there, [...there.keys()]);
   const gguf = keptGguf(name, there.keys());
   if (gguf === undefined || partNames(gguf).some((part) => !there.has(part))) return undefined;
   return pulled(repository, commit, gguf, there, partNames(gguf));
 }
 
-async function notKept(name: HubName, { cache }: RepositoryCache, { endpoint }: HubAccess): Promise<SplitkvError> {
+async function notKept(
+  name: HubName,
+  { cache }: RepositoryCache,
+  { endpoint }: HubAccess,
+  files: OpenOptions['files'],
+): Promise<SplitkvError> {
   const others: string[] = [];
   for (const other of await allCaches()) {
-    if (other !== cache && (await keptModel(new RepositoryCache(other, name.repo), name))) others.push(other);
+    if (other !== cache && (await keptModel(new RepositoryCache(other, name.repo), name, files))) others.push(other);
   }
   const elsewhere = others.length === 0 ? '' : ` (there is one of another Hub in ${others.join(', ')})`;
   return ioError(

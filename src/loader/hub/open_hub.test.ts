@@ -12,6 +12,7 @@ let site: TestServer;
 beforeEach(async () => {
   hub = await startHub({
     'org/model': { files: { 'config.json': '{}', 'model.safetensors': 'x' } },
+    'org/lora': { files: { 'adapter_config.json': '{}', 'adapter_model.safetensors': 'x' } },
     'org/g': { files: { 'm-Q4_0.gguf': 'GGUF' } },
     'bartowski/SmolLM2-135M-Instruct-GGUF': {
       files: { 'SmolLM2-135M-Instruct-Q4_K_M.gguf': 'GGUF', 'SmolLM2-135M-Instruct-Q8_0.gguf': 'GGUF' },
@@ -59,6 +60,20 @@ it('a revision, a quantisation or a word of the catalog is asked of the Hub alon
   ]);
   expect(site.requests).toEqual([]);
   await expect(open('my-model')).rejects.toThrow(/my-model has no config\.json/); // a folder beside the page
+});
+
+it("something else than a model is found by its own files, here and at the Hub's", async () => {
+  const files = ['adapter_config.json', 'adapter_model.safetensors'] as const;
+  const openLora = (where: string): Promise<Source> => openSource(where, undefined, { hub: hub.url, files });
+  expect((await openLora('hf:org/lora')).url).toBe(`${hub.url}/org/lora/resolve/main/`);
+  expect((await openLora('org/lora')).url).toBe(`${hub.url}/org/lora/resolve/main/`);
+  site.files.set('org/lora/adapter_config.json', text('{}'));
+  expect((await openLora('org/lora')).url).toBe(`${site.url}org/lora`);
+  expect((await openLora('hf:org/g')).gguf).toBe('m-Q4_0.gguf');
+  await expect(openLora('hf:org/model')).rejects.toThrow(
+    /holds no such files: expected adapter_config.json with adapter_model.safetensors, or a .gguf file; it has model/,
+  );
+  await expect(open('hf:org/lora')).rejects.toThrow(/holds no model that runs here.*it has adapter_model.safetensors/);
 });
 
 it('neither is told with both readings', async () => {

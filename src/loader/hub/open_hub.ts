@@ -1,5 +1,5 @@
 import { ioError, SplitkvError } from '../../base/errors.js';
-import { listCached } from '../cache/cache_list.js';
+import { cachedFiles, findCached } from '../cache/cache_list.js';
 import type { HttpOptions } from '../sources/http_request.js';
 import type { OpenOptions } from '../open_source.js';
 import type { Source } from '../source.js';
@@ -45,12 +45,12 @@ const pageAccess = (options: OpenOptions): HubAccess => ({
 export async function openByRanges(
   access: HubAccess,
   name: HubName,
-  { commit, onWarning }: OpenOptions,
+  { commit, files, onWarning }: OpenOptions,
   signal: AbortSignal | undefined,
 ): Promise<Source> {
   try {
     const listing = await listRepository(access, commit === undefined ? name : { ...name, revision: commit }, signal);
-    return hubSource(access, name, listing);
+    return hubSource(access, name, listing, files);
   } catch (error) {
     if (!(error instanceof HubUnreachable)) throw error;
     const kept = await keptModel(access, name);
@@ -64,7 +64,7 @@ export async function openByRanges(
 /** The model in this browser's cache that the name means; undefined where there is none. */
 async function keptModel({ endpoint }: HubAccess, name: HubName): Promise<HubName | undefined> {
   const base = resolveUrl(endpoint, name.repo, name.revision);
-  const models = await listCached().catch(() => []);
+  const models = await cachedFiles().catch(() => []);
   const urls = models.map(({ url }) => url).filter((url) => url.startsWith(base));
   if (name.file === undefined && name.quant === undefined && urls.includes(base)) return name;
   const files = urls.filter((url) => url !== base).map((url) => decodeURIComponent(url.slice(base.length)));
@@ -107,17 +107,18 @@ export async function openNamed(
   }
   if (form === 'pinned') return openHub(text, options, signal);
   const source = await here!({ attempts: 2 });
-  if (await isHere(source, signal)) return undefined;
+  if (await isHere(source, options, signal)) return undefined;
   const place = (source.gguf && source.url) ?? source.name;
   return openHub(text, options, signal, `a model at ${place}`);
 }
 
 /** Whether a page's own server, or this browser's cache of it, has what may also be a name of the Hub. */
-async function isHere(here: Source, signal: AbortSignal | undefined): Promise<boolean> {
+async function isHere(here: Source, { files = ['config.json'] }: OpenOptions, signal?: AbortSignal): Promise<boolean> {
   try {
-    if ((await here.size(here.gguf ?? 'config.json', signal)) !== undefined) return true;
+    if ((await here.size(here.gguf ?? files[0], signal)) !== undefined) return true;
   } catch (error) {
     if (!(error instanceof SplitkvError) || error.code !== 'io') throw error;
   }
-  return (await listCached().catch(() => [])).some(({ url, bytes }) => url === here.url && bytes > 0);
+  const kept = here.url === undefined ? undefined : await findCached(here.url).catch(() => undefined);
+  return kept !== undefined && kept.bytes > 0;
 }

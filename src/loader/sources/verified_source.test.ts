@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { listCached } from '../cache/cache_list.js';
+import { cachedFiles } from '../cache/cache_list.js';
 import { PIECE_BYTES } from '../cache/cached_file.js';
 import { cachedSource } from '../cache/cached_source.js';
 import { httpSource } from './http_source.js';
@@ -112,7 +112,7 @@ describe('files through the cache', () => {
     await one.flush!();
     expect(asked()).toBe(2);
     expect(progress.map(({ loadedBytes }) => loadedBytes)).toEqual([PIECE_BYTES, SIZE]);
-    expect(await listCached(folder)).toMatchObject([{ bytes: SIZE, complete: true }]);
+    expect(await cachedFiles(folder)).toMatchObject([{ bytes: SIZE, complete: true }]);
     progress.length = 0;
     const two = await visit(hex(weights));
     expect(same(await two.read(FILE, 0, SIZE), weights)).toBe(true);

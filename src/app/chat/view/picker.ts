@@ -123,7 +123,7 @@ function row(fit: CatalogFit, standing: Standing, say: Say, choose: PickerHost['
   );
 }
 
-/** The list of models that this browser keeps, each with a button that deletes it. */
+/** The list of what this browser keeps, models, adapters, keys and values, each with a button that deletes it. */
 class KeptModels {
   constructor(
     private readonly status: HTMLElement,
@@ -141,7 +141,7 @@ class KeptModels {
       const bytes = models.reduce((sum, model) => sum + model.bytes, 0);
       this.list.replaceChildren(
         ...models.map((model) => {
-          const name = nameOf(model.url);
+          const name = this.#nameOf(model);
           const size = say(model.complete ? 'kept_bytes' : 'kept_part', {
             bytes: formatBytes(model.bytes),
           });
@@ -164,6 +164,11 @@ class KeptModels {
       this.status.textContent = say('kept_not', { why: (error as Error).message });
       this.seen([]);
     }
+  }
+
+  #nameOf({ url, kind }: CachedModel): string {
+    if (kind === 'kv') return this.say('kept_kv', { name: url.replace('kv:', '') });
+    return kind === 'adapter' ? this.say('kept_adapter', { name: nameOf(url) }) : nameOf(url);
   }
 
   #button(label: string, name: string, press: () => Promise<void>): HTMLButtonElement {

@@ -1,5 +1,6 @@
 import {
   cacheNames,
+  KV_FOLDER,
   readCacheFile,
   removeCacheEntry,
   writeCacheFile,
@@ -11,7 +12,7 @@ import type { KvFolder } from '../../contracts/kv_folder.js';
 export function pageKvFolder(name: string, root?: CacheDirectory): KvFolder {
   const folder = async (): Promise<CacheDirectory> => {
     const top: CacheDirectory = root ?? (await navigator.storage.getDirectory());
-    return top.getDirectoryHandle(`splitkv-kv-${name}`, { create: true });
+    return top.getDirectoryHandle(KV_FOLDER + name, { create: true });
   };
   return {
     name,

@@ -30,7 +30,7 @@ const model = inGroup('Model', 'models.md', {
     more: 'Requests name theirs (`adapter`).',
     type: 'Readonly<Record<string, AdapterGiven>>',
     at: [],
-    page: 'library.md#adapters',
+    page: 'adapters.md',
     isOfRunsOnly: true,
   },
   images: {
@@ -153,7 +153,7 @@ const cache = inGroup('KV cache', 'kv_compression.md', {
     value: 'DIR',
     at: ['cli'],
     isOfRunsOnly: true,
-    page: 'library.md#keys-and-values-that-are-kept',
+    page: 'kept_kv.md',
   },
   kvDirBytes: {
     help: 'bytes that `kvDir` may take: what was used longest ago goes first',
@@ -164,7 +164,7 @@ const cache = inGroup('KV cache', 'kv_compression.md', {
     value: 'SIZE',
     at: ['cli'],
     isOfRunsOnly: true,
-    page: 'library.md#keys-and-values-that-are-kept',
+    page: 'kept_kv.md',
   },
   prefixes: {
     help: 'files of `splitkv prefix make`, by URL or in Node by path: prompts that begin as they do take what they need of them',
@@ -175,7 +175,7 @@ const cache = inGroup('KV cache', 'kv_compression.md', {
     value: 'FILES',
     at: ['cli', 'attribute'],
     isOfRunsOnly: true,
-    page: 'library.md#keys-and-values-that-are-kept',
+    page: 'kept_kv.md',
   },
 });
 
@@ -321,7 +321,7 @@ const several = inGroup('Several GPUs', 'ranks.md', {
           : undefined,
     at: ['attribute'],
     isOfRunsOnly: true,
-    page: 'library.md#one-model-for-all-tabs',
+    page: 'sharing.md',
   },
   idle: {
     help: 'frees a shared model after so many seconds without a question',
@@ -330,7 +330,7 @@ const several = inGroup('Several GPUs', 'ranks.md', {
     range: { above: 0, high: 2 ** 20 },
     at: ['attribute'],
     isOfRunsOnly: true,
-    page: 'library.md#one-model-for-all-tabs',
+    page: 'sharing.md',
   },
   cluster: {
     help: 'a cluster whose ranks on other machines, or in tabs (`openPeers`), run the model: `ranks` are their names, or how many',
