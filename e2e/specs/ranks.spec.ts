@@ -206,7 +206,7 @@ const same: readonly (readonly [
   most: number,
 ])[] = [
   [
-    'heads and experts',
+    'heads and experts: logits in Chrome are the bits of one rank, by any form of plan',
     {
       model_type: 'qwen3_moe',
       num_attention_heads: 8,
@@ -220,7 +220,7 @@ const same: readonly (readonly [
     [{ tensor: 8 }],
     Infinity,
   ],
-  ['a latent', { model_type: 'deepseek_v3' }, [], 2],
+  ['a latent: logits in Chrome are the bits of one rank, by some', { model_type: 'deepseek_v3' }, [], 2],
 ];
 for (const [name, config, more, most] of same) {
   const { files, config: parsed } = makeRandomModel({ seed: 3, config });
@@ -232,7 +232,7 @@ for (const [name, config, more, most] of same) {
   });
   const asked = drawn<PlainLoadOptions>([...forms, ...more], most, name);
 
-  test(`${name}: logits in Chrome are the bits of one rank, by any form of plan`, async ({ page }) => {
+  test(name, async ({ page }) => {
     test.setTimeout(900_000);
     await page.route('**/models/random/*', (route) => {
       const bytes = files.get(new URL(route.request().url()).pathname.split('/').at(-1)!);
