@@ -208,6 +208,12 @@ test('tools of namespaces are called by both names, whole, streamed and in the n
     max_output_tokens: 1,
   });
   expect([beside.status, beside.headers.get('x-splitkv-ignored')]).toEqual([200, 'tools[2].web_search']);
+  const search = { type: 'web_search' };
+  const mixed = { ...allowed, tools: [search, ...allowed.tools] };
+  const [among] = await itemsOf({ ...body, tools: [...tools, search], tool_choice: mixed });
+  expect(among).toMatchObject({ type: 'function_call', ...named });
+  const absent = await ask('/v1/responses', { ...body, tool_choice: mixed });
+  expect([absent.status, await absent.text()]).toEqual([400, expect.stringMatching(/there is no tool/) as string]);
   const wrong = await ask('/v1/responses', { ...body, tools: [{ type: 'namespace', name: 'a' }] });
   expect([wrong.status, await wrong.text()]).toEqual([400, expect.stringMatching(/tools\[0\]: expected/) as string]);
 });

@@ -125,7 +125,7 @@ export function parseResponseRequest(body: unknown, room: number): ResponseCall 
   const chat = chatOptionsOf({
     ...fields,
     tools: toolsOf(tools, ignored),
-    tool_choice: choiceOf(fields.tool_choice),
+    tool_choice: choiceOf(fields.tool_choice, tools),
     reasoning_effort: effort,
   });
   for (const [index, what] of include?.entries() ?? []) {
@@ -234,11 +234,14 @@ const toolsOf = (tools: readonly FlatTool[], ignored: IgnoredField[]): Tool[] =>
     return type === 'custom' ? textTool(tool) : leftOut(where, type, ignored);
   });
 
-/** A choice as chats say it. */
-function choiceOf(choice: ToolChoice | null | undefined): ToolChoice | null | undefined {
+/** A choice as chats say it. Those that are left out of the tools are left out of it. */
+function choiceOf(choice: ToolChoice | null | undefined, given: readonly FlatTool[]): ToolChoice | null | undefined {
   const { type, name, namespace, mode, tools } = (isObject(choice) ? choice : {}) as Readonly<Record<string, unknown>>;
   if (type === 'allowed_tools' && Array.isArray(tools)) {
-    const allowed = { mode, tools: tools.map((tool) => choiceOf(tool as ToolChoice)) };
+    const isOut = ({ type: of }: GivenTool): boolean =>
+      of !== 'function' && of !== 'custom' && given.some(({ tool }) => tool.type === of);
+    const there = (tools as readonly GivenTool[]).filter((tool) => !(isObject(tool) && isOut(tool)));
+    const allowed = { mode, tools: there.map((tool) => choiceOf(tool as unknown as ToolChoice, given)) };
     return { type, allowed_tools: allowed } as unknown as ToolChoice;
   }
   const isNamed = (type === 'function' || type === 'custom') && typeof name === 'string';
