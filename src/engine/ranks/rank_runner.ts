@@ -1,19 +1,13 @@
 import { PREFILL_TILE_ROWS } from '../../../shaders/attention/attention_prefill/index.js';
 import { known, limitError } from '../../base/errors.js';
-import { CHUNK_TOKENS, GIVEN_ID, INACTIVE, KV_BLOCK, NO_BLOCK } from '../../base/kv_units.js';
-import { nth, range, sum } from '../../base/lists.js';
-import { alignUp, ceilDiv, formatBytes } from '../../base/math.js';
+import { CHUNK_TOKENS, GIVEN_ID, INACTIVE, KV_BLOCK } from '../../base/kv_units.js';
+import { nth, range } from '../../base/lists.js';
+import { alignUp, formatBytes } from '../../base/math.js';
 import type { Region } from '../../distributed/communicator.js';
 import { type Buffer, type Device, type Program, Recorder, Submits } from '../../gpu/index.js';
 import { isCompressed } from '../../model/compression/budgets.js';
 import type { PromptCompression } from '../../model/compression/prompt_compression.js';
-import {
-  attendsBothWays,
-  cacheLayer,
-  layerWindows,
-  type ModelConfig,
-  segmentKvHeads,
-} from '../../model/config/model_config.js';
+import { attendsBothWays, type ModelConfig } from '../../model/config/model_config.js';
 import type { Grid } from '../../model/config/vision_config.js';
 import type { PictureSpan } from '../../model/layers/attention/rope_table.js';
 import type { DeviceModel } from '../../model/device_model.js';
@@ -31,8 +25,8 @@ import { Batch } from './batch.js';
 import type { RankAdapters } from './rank_adapters.js';
 import { CallQueue } from './call_queue.js';
 import type { KeptPromptBlocks } from '../cache/head_pages.js';
+import { SlotCaches } from '../cache/slot_caches.js';
 import { type CompressionParts, hasHeadTables, SlotTables } from '../cache/slot_tables.js';
-import { type BufferBlocks, exchangeBlocks, headBlocks, readBlocks, writeBlocks } from '../cache/cache_blocks.js';
 import type { KvPiece } from '../contracts/prefill_worker.js';
 import {
   type AllowedTokens,
@@ -53,6 +47,7 @@ import {
   VERIFIED_ROWS,
 } from '../contracts/rank.js';
 import { RowBlocks } from '../cache/row_blocks.js';
+import { StepCounts } from './step_counts.js';
 
 /** Where rows of one slot's positions lie after a step. */
 interface RanRows {
@@ -68,6 +63,7 @@ interface RanRows {
 export class RankRunner implements Rank {
   facts: RankFacts;
   readonly #tables: SlotTables;
+  readonly #caches: SlotCaches;
   /** By slot: tokens run so far. */
   readonly #lengths: number[];
   readonly #forward: Decoder;
@@ -86,7 +82,6 @@ export class RankRunner implements Rank {
   #logitsProgram: Program<RankStep>;
   /** Rows of one slot that were run last, whose logits may be asked for. */
   #ran: RanRows | undefined;
-  #copyScratch: Buffer | undefined;
   /** Where whole prompts are kept beside compressed ones. */
   readonly #keptPrompts: KeptPromptBlocks | undefined;
   /** Generated tokens of one slot that are computed again, and their program; made when first needed. */
@@ -101,12 +96,7 @@ export class RankRunner implements Rank {
   #room: number | undefined;
   readonly #queue = new CallQueue();
   readonly #submits: Submits;
-  /** Steps under way, since when their number is what it is, how long it was above 0; and decode steps so far. */
-  #running = 0;
-  #runningSince = 0;
-  #stepMs = 0;
-  #steps = 0;
-  #stepBytes = 0;
+  readonly #counts: StepCounts;
   /** Once somebody asked for it. */
   #attention: AttentionTimes | undefined;
   /** Slots that have pictures with positions of their own. */
@@ -123,6 +113,7 @@ export class RankRunner implements Rank {
     parts: CompressionParts | undefined,
   ) {
     this.#submits = new Submits(device);
+    this.#counts = new StepCounts(world);
     const { slots, batches = 1, contextLength } = options;
     const { topology } = world;
     const { together, rowPieces } = world.all;
@@ -131,6 +122,7 @@ export class RankRunner implements Rank {
     const { owners } = this.#tables;
     this.#lengths = Array.from({ length: slots * batches }, () => 0);
     this.#forward = model.createForward(this.#tables.cacheOptions);
+    this.#caches = new SlotCaches(device, world, this.#tables, this.#forward);
     this.#tokenRows = model.tokenRows;
     this.#encoders = [model.encoder, model.soundEncoder];
     this.#isWhole = attendsBothWays(config);
@@ -306,42 +298,12 @@ export class RankRunner implements Rank {
   }
 
   copyBlocks(slot: number, copies: readonly CopiedBlock[]): Promise<void> {
-    return this.#inOrder(async () => {
-      if (!this.#tables.keeps(slot)) return;
-      const { device } = this;
-      const buffers = this.#forward.cacheBuffers;
-      if (buffers.length === 0) return;
-      // A buffer can't be copied onto itself.
-      this.#copyScratch ??= device.createBuffer('block copy', Math.max(...buffers.map(({ blockBytes }) => blockBytes)));
-      const scratch = this.#copyScratch.gpu;
-      const encoder = device.gpu.createCommandEncoder();
-      for (const copy of copies) {
-        for (const { buffer, blockBytes, isWindowed } of buffers) {
-          const of = isWindowed ? copy.windows : copy;
-          if (!of) continue;
-          const from = this.#tables.local(slot, of.from, isWindowed);
-          const to = this.#tables.local(slot, of.to, isWindowed);
-          if (to === NO_BLOCK) continue; // of another rank's lane, as `from`
-          encoder.copyBufferToBuffer(buffer.gpu, from * blockBytes, scratch, 0, blockBytes);
-          encoder.copyBufferToBuffer(scratch, 0, buffer.gpu, to * blockBytes, blockBytes);
-        }
-      }
-      device.gpu.queue.submit([encoder.finish()]);
-    });
+    return this.#inOrder(async () => this.#caches.copyBlocks(slot, copies));
   }
 
   /** Alone: another batch's slots may have the same place before or after. */
   copyState(slot: number, place: number, back: boolean): Promise<void> {
-    return this.#inOrder(async () => {
-      if (!this.#batchOf(slot) || this.#forward.states.length === 0) return;
-      const encoder = this.device.gpu.createCommandEncoder();
-      const [own, other] = [this.#tables.stateOf(slot), this.#tables.keptState(slot, place)];
-      for (const { buffer, bytes, kept } of this.#forward.states) {
-        if (back) encoder.copyBufferToBuffer(kept!.gpu, other * bytes, buffer.gpu, own * bytes, bytes);
-        else encoder.copyBufferToBuffer(buffer.gpu, own * bytes, kept!.gpu, other * bytes, bytes);
-      }
-      this.device.gpu.queue.submit([encoder.finish()]);
-    });
+    return this.#inOrder(async () => this.#caches.copyState(slot, place, back));
   }
 
   copyPrompt(slot: number, first: number, kept: readonly number[], back: boolean): Promise<void> {
@@ -351,43 +313,11 @@ export class RankRunner implements Rank {
   }
 
   moveBlocks(from: SlotBlocks, to: SlotBlocks): Promise<void> {
-    return this.#inOrder(async () => {
-      const { device, world } = this;
-      const { places, group } = world.topology.stages.find((stage) => stage !== undefined)!;
-      const keeperOf = ({ slot }: SlotBlocks): number =>
-        nth(nth(nth(places, group), this.#tables.owners.placeOf(slot)), 0).rank;
-      const [source, target] = [keeperOf(from), keeperOf(to)];
-      if (world.rank !== source && world.rank !== target) return;
-      const own = world.rank === source ? from : to;
-      const local = (blocks: readonly number[] = [], windowed = false): number[] =>
-        blocks.map((block) => this.#tables.local(own.slot, block, windowed));
-      const [blocks, windows] = [local(own.blocks), local(own.windows?.blocks, true)];
-      const all = this.#cacheBlocks((windowed) => (windowed ? windows : blocks));
-      const moves =
-        own === from ? { peer: target, sends: all, receives: [] } : { peer: source, sends: [], receives: all };
-      await exchangeBlocks(world, device, [moves]);
-    });
-  }
-
-  /** Blocks in every cache buffer; `windowed`: of layers with windows. */
-  #cacheBlocks(blocksOf: (windowed: boolean) => readonly number[]): BufferBlocks[] {
-    return this.#forward.cacheBuffers.map((of) => ({ ...of, blocks: blocksOf(of.isWindowed) }));
+    return this.#inOrder(() => this.#caches.moveBlocks(from, to));
   }
 
   balanceCopies(sequences: readonly SharedSequence[]): Promise<number> {
-    return this.#inOrder(async () => {
-      const { device, world } = this;
-      if (!this.#tables.pages) return 0;
-      const { moves, peers, finish } = this.#tables.pages.balance(sequences);
-      const all = peers.map(({ peer, sends, receives }) => ({
-        peer,
-        sends: headBlocks(this.#forward, sends),
-        receives: headBlocks(this.#forward, receives),
-      }));
-      await exchangeBlocks(world, device, all);
-      finish();
-      return moves.length;
-    });
+    return this.#inOrder(() => this.#caches.balanceCopies(sequences));
   }
 
   prefill(
@@ -445,33 +375,12 @@ export class RankRunner implements Rank {
 
   async cacheUse(slot: number): Promise<CacheUse> {
     await this.#queue.idle();
-    if (!this.#tables.pages) return { promptBytes: 0, keptBytes: 0, kept: [] };
-    return this.#tables.pages.use(slot, (layer) => this.#forward.layerCache(layer).headBlockBytes!);
+    return this.#caches.use(slot);
   }
 
   async kvTokens(lengths: readonly number[]): Promise<number[]> {
     await this.#queue.idle();
-    const { plan, topology, rank } = this.world;
-    const { pages, owners } = this.#tables;
-    const windows = layerWindows(this.config);
-    const total = (of: (length: number, slot: number) => number): number =>
-      sum(lengths.map((length, slot) => (length > 0 ? of(length, slot) : 0)));
-    return plan.stages.flatMap(({ layers: [first, end] }, index) => {
-      const stage = topology.stages[index];
-      return Array.from({ length: end - first }, (_, at) => {
-        if (!stage || cacheLayer(this.config, first + at) !== first + at) return 0;
-        if (this.#forward.layerCache(first + at).states) return 0;
-        if (pages) return total((length, slot) => pages.entries(first + at, slot, length));
-        const { kvHeads } = stage.share;
-        const tokens = (kvHead: number, slot: number, length: number): number =>
-          owners.tokens(rank, index, kvHead, slot, length);
-        const window = windows[first + at] ?? Infinity;
-        const seen = (kvHead: number, slot: number, length: number): number =>
-          tokens(kvHead, slot, length) - tokens(kvHead, slot, Math.max(0, length - window));
-        const heads = segmentKvHeads(nth(this.config.layers, first + at).attention);
-        return heads * total((length, slot) => sum(kvHeads.map((kvHead) => seen(kvHead, slot, length))));
-      });
-    });
+    return this.#caches.tokens(this.config, lengths);
   }
 
   /** Rows of one slot's tokens by row group, where sequences are dealt out to places. */
@@ -555,27 +464,11 @@ export class RankRunner implements Rank {
   }
 
   readKv(slot: number): Promise<Uint8Array> {
-    return this.#inOrder(() => {
-      const { pages } = this.#tables;
-      const blocks = pages
-        ? headBlocks(this.#forward, pages.blocksBelow(slot, nth(this.#lengths, slot)))
-        : this.#cacheBlocks(() => [...this.#tables.table(slot)]);
-      return readBlocks(this.device, blocks);
-    });
+    return this.#inOrder(() => this.#caches.read(slot, nth(this.#lengths, slot)));
   }
 
-  readPlaces(slot: number, { blocks, windows, states }: KeptPlaces): Promise<Uint8Array> {
-    return this.#inOrder(() => {
-      const held = (list: readonly number[], windowed: boolean): number[] =>
-        list.map((block) => this.#tables.local(slot, block, windowed)).filter((block) => block !== NO_BLOCK);
-      const own = this.#cacheBlocks((windowed) => held(windowed ? windows : blocks, windowed));
-      const kept = (this.#batchOf(slot) ? this.#forward.states : []).map(({ kept: buffer, bytes: blockBytes }) => ({
-        buffer: buffer!,
-        blockBytes,
-        blocks: states.map((place) => this.#tables.keptState(slot, place)),
-      }));
-      return readBlocks(this.device, [...own, ...kept]);
-    });
+  readPlaces(slot: number, places: KeptPlaces): Promise<Uint8Array> {
+    return this.#inOrder(() => this.#caches.readPlaces(slot, places));
   }
 
   readLastRow(slot: number): Promise<Float32Array> {
@@ -586,32 +479,14 @@ export class RankRunner implements Rank {
     });
   }
 
-  takeOver(
-    slot: number,
-    { tokens, firstBlock, bytes, entries, states, lastRow }: KvPiece,
-  ): Promise<number | undefined> {
+  takeOver(slot: number, piece: KvPiece): Promise<number | undefined> {
     return this.#inOrder(async () => {
+      const { tokens, entries, lastRow } = piece;
       const { pages } = this.#tables;
       const { compression } = this.options;
       const compressed = entries && compression && isCompressed(compression, tokens) ? pages : undefined;
       if (entries) compressed?.compressed(slot, tokens, entries);
-      if (bytes && entries) {
-        const layers = pages!.blocksBelow(slot, tokens).map(({ layer, heads }) => {
-          const kvHeads = pages!.kvHeads.get(layer)!;
-          const countOf = (at: number): number => ceilDiv(nth(entries.get(layer)!, nth(kvHeads, at)), KV_BLOCK);
-          return { layer, heads: heads.map((blocks, at) => blocks.slice(0, countOf(at))) };
-        });
-        writeBlocks(this.device, headBlocks(this.#forward, layers), bytes);
-      } else if (bytes) {
-        const count = bytes.byteLength / sum(this.#forward.cacheBuffers.map(({ blockBytes }) => blockBytes));
-        const table = (windowed: boolean): number[] =>
-          [...this.#tables.table(slot, windowed)].slice(firstBlock, firstBlock + count);
-        writeBlocks(this.device, this.#cacheBlocks(table), bytes);
-      }
-      let at = 0;
-      for (const { buffer, bytes: size } of states ? this.#forward.states : []) {
-        this.device.write(buffer, this.#tables.stateOf(slot) * size, states!.subarray(at, (at += size)));
-      }
+      this.#caches.write(slot, piece);
       const home = this.#batchOf(slot);
       const headX = home?.batch.headX;
       if (lastRow && headX) this.device.write(headX, home.row * this.#forward.hiddenStride * 4, lastRow);
@@ -771,7 +646,7 @@ export class RankRunner implements Rank {
         slots: slots.flat(),
         offsets: this.#tables.offsetsOf(slots),
       };
-      return this.#counted(0, () => verifier.verify(runs, isOwn, inputs, step));
+      return this.#counts.counted(0, () => verifier.verify(runs, isOwn, inputs, step));
     });
     return read?.();
   }
@@ -811,34 +686,9 @@ export class RankRunner implements Rank {
         slots: ownSlots.flat(),
         offsets: this.#tables.offsetsOf(ownSlots),
       };
-      return this.#counted(index, () => batch.step(decodes, step, this.#attention), decodes);
+      return this.#counts.counted(index, () => batch.step(decodes, step, this.#attention), decodes);
     }, index);
     return read?.();
-  }
-
-  /** A step, and what it sends on a channel. */
-  async #counted<T>(channel: number, step: () => Promise<T>, decodes = true): Promise<T> {
-    const sent = (): number => this.world.communicator?.sentOn(channel) ?? 0;
-    this.#countRunning(1);
-    const before = sent();
-    try {
-      const reads = await step();
-      // Counted together: whoever asks while a step is under way has neither the step nor what it sent so far.
-      if (decodes) {
-        this.#steps++;
-        this.#stepBytes += sent() - before;
-      }
-      return reads;
-    } finally {
-      this.#countRunning(-1);
-    }
-  }
-
-  #countRunning(change: 1 | -1): void {
-    const now = performance.now();
-    if (this.#running > 0) this.#stepMs += now - this.#runningSince;
-    this.#runningSince = now;
-    this.#running += change;
   }
 
   pause(slot: number): Promise<void> {
@@ -912,9 +762,7 @@ export class RankRunner implements Rank {
     const { steps, ms } = (await this.#attention?.total()) ?? { steps: 0, ms: 0 };
     return {
       ...(this.world.communicator?.stats ?? none),
-      steps: this.#steps,
-      stepBytes: this.#stepBytes,
-      stepMs: this.#stepMs,
+      ...this.#counts.total,
       timedSteps: steps,
       attentionMs: ms,
     };
