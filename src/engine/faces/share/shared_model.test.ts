@@ -477,6 +477,20 @@ test('pages share what is of one place and has the same options', async () => {
     expect(other).not.toBe(same);
   }
   expect(await key('smollm2-360m-instruct')).toBe(await key('smollm2-360m-instruct', {}, 'https://a.test/y/'));
+  // What is loaded beside it may be relative to the page, too.
+  for (const [beside, whole] of [
+    [{ draft: 'small' }, { draft: new URL('https://a.test/x/small') }],
+    [
+      { adapters: { a: './l', b: [{ from: 'm', scale: 2 }] } },
+      { adapters: { a: '/x/l', b: [{ from: '/x/m', scale: 2 }] } },
+    ],
+    [{ prefixes: ['a.kv#sha256-1'] }, { prefixes: ['https://a.test/x/a.kv#sha256-1'] }],
+  ] as const) {
+    const here = await key('/m', beside);
+    expect(await key('/m', whole, 'https://a.test/y/')).toBe(here);
+    expect(await key('/m', beside, 'https://a.test/y/')).not.toBe(here);
+  }
+  expect(await key('/m', { draft: 'hf:a/b' })).toBe(await key('/m', { draft: 'hf:a/b' }, 'https://a.test/y/'));
   const folder = { name: 'mine', list: async () => [] } as never;
   await expect(key('models/a', { kvDir: folder })).rejects.toThrow('kvDir');
   await expect(shareKey(files, {})).rejects.toMatchObject({ code: 'usage' });

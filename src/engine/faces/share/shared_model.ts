@@ -70,6 +70,9 @@ import { startShared } from './share_script.js';
 /** What each tab has of its own, and what says who may read the files: the model is the same. */
 const OWN = ['share', 'fetch', 'headers', 'hubToken', 'cache', 'onProgress', 'onWarning', 'signal'];
 
+/** What may be relative to a page, as the model's own place. */
+const PLACES = ['adapters', 'draft', 'kvProfile', 'prefixes'];
+
 type Told = Pick<LoadOptions, 'onProgress' | 'onWarning' | 'signal'>;
 
 /**
@@ -122,12 +125,15 @@ function addressOf(share: string | URL): URL {
 }
 
 /** URLs can't be sent. */
-const withoutUrls = (value: unknown): unknown => {
-  if (value instanceof URL) return value.href;
-  if (Array.isArray(value)) return value.map(withoutUrls);
+const withoutUrls = (value: unknown): unknown => mapTexts(value, (text) => text);
+
+/** Plain data with other texts; URLs are texts. */
+function mapTexts(value: unknown, of: (text: string) => string): unknown {
+  if (typeof value === 'string' || value instanceof URL) return of(String(value));
+  if (Array.isArray(value)) return value.map((each) => mapTexts(each, of));
   if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, withoutUrls(each)]));
-};
+  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, mapTexts(each, of)]));
+}
 
 /** Equal for tabs that share: of the model's place, the options and the library's version. @throws SplitkvError `usage` */
 export async function shareKey(
@@ -138,10 +144,13 @@ export async function shareKey(
   if (typeof where !== 'string' && !(where instanceof URL)) {
     throw usageError('share: files and Source objects are of one tab: give a URL or a name of a model');
   }
-  const form = hubForm(String(where));
-  const isKnown = where === 'auto' || catalogModel(String(where)) !== undefined;
-  const isName = form === 'hub' || form === 'pinned' || (form === 'word' && isKnown);
-  const place = isName ? where : new URL(where, base).href;
+  const placeOf = (text: string): string => {
+    const form = hubForm(text);
+    const isKnown = text === 'auto' || catalogModel(text) !== undefined;
+    const isName = form === 'hub' || form === 'pinned' || (form === 'word' && isKnown);
+    return isName || !URL.canParse(text, base) ? text : new URL(text, base).href;
+  };
+  const place = placeOf(String(where));
   const given = Object.entries(defined(options))
     .filter(([name, value]) => !OWN.includes(name) && !isDefault(name, value))
     .toSorted(([a], [b]) => (a < b ? -1 : 1));
@@ -149,7 +158,8 @@ export async function shareKey(
     if (!isPlain(value))
       throw usageError(`share: ${name} has an object of one tab: give plain data, or leave share out`);
   }
-  return `splitkv-share ${await hashName(JSON.stringify([place, given]))} ${VERSION}`;
+  const meant = given.map(([name, value]) => [name, PLACES.includes(name) ? mapTexts(value, placeOf) : value]);
+  return `splitkv-share ${await hashName(JSON.stringify([place, meant]))} ${VERSION}`;
 }
 
 /** Tabs with another version of the library have a model of their own. */
