@@ -28,7 +28,7 @@ export interface Source {
   readonly gguf?: string | undefined;
   /** What a worker opens to read the same, where that isn't what was given: a name of the Hub means a folder on disk, or a commit. */
   readonly at?: { readonly where: string; readonly commit?: string };
-  /** Names of the files (of a folder on disk, those at its top), for sources that can tell. */
+  /** Names of the files (of a folder on disk, unless it is one of the Hub's cache, those at its top), for sources that can tell. */
   list?(): Promise<readonly string[]>;
   /** Resolves when what has been read so far is stored and checked, for sources that store. */
   flush?(): Promise<void>;

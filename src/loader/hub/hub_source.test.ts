@@ -202,6 +202,18 @@ describe('repositories of GGUF files', () => {
     expect(source.at!.where).toBe('hf:org/g/Q4_K_M/m-Q4_K_M-00001-of-00002.gguf');
   });
 
+  it("quantisations of Unsloth's own, which stand behind the plain ones; what a model was quantised by is none", async () => {
+    gguf('UD-Q4_K_XL/m-UD-Q4_K_XL-00001-of-00001.gguf', 'm-UD-Q2_K_XL.gguf', 'm-UD-IQ1_S.gguf', 'm-imatrix.gguf');
+    expect(await chosen('org/g')).toBe('UD-Q4_K_XL/m-UD-Q4_K_XL-00001-of-00001.gguf');
+    expect(await chosen('org/g:UD-Q2_K_XL')).toBe('m-UD-Q2_K_XL.gguf');
+    expect(await chosen('org/g:iq1_s')).toBe('m-UD-IQ1_S.gguf');
+    gguf('m-UD-Q4_K_M.gguf', 'm-Q4_K_M.gguf');
+    expect(await chosen('org/g')).toBe('m-Q4_K_M.gguf');
+    expect(await chosen('org/g:ud-q4_k_m')).toBe('m-UD-Q4_K_M.gguf');
+    gguf('m-IQ2_M.gguf', 'imatrix.gguf');
+    expect(await chosen('org/g')).toBe('m-IQ2_M.gguf');
+  });
+
   it('the one of a named quantisation, in any case, also beside safetensors', async () => {
     gguf('m-q8_0.gguf', 'm-q4_0.gguf', 'config.json', 'model.safetensors');
     expect(await chosen('org/g')).toBeUndefined();

@@ -57,6 +57,7 @@ export function modelFile(name: HubName, listing: HubListing, wanted?: OpenOptio
 /** Which of a repository's files is taken unasked: the first of these that there is. All of them are types that this runtime reads. */
 const PREFERRED_QUANTS = [
   'Q4_K_M',
+  'Q4_K_XL',
   'Q4_0',
   'Q4_K_S',
   'Q5_K_M',
@@ -90,20 +91,24 @@ function chooseGguf(name: HubName, { files }: HubListing): string | undefined {
     const size = files.get(model)?.size;
     return size === undefined ? model : `${model} (${formatBytes(size)})`;
   };
+  const modelsOf = (wanted: string): string[] => {
+    const plain = models.filter((model) => quantOf(model) === wanted);
+    return plain.length > 0 ? plain : models.filter((model) => quantOf(model) === `UD-${wanted}`);
+  };
   const choices = (): string => models.map(shown).join(', ') || 'no .gguf file at all';
   if (file !== undefined) {
     if (files.has(file)) return file;
     throw ioError(`${repo} has no ${file}; it has ${choices()}`);
   }
   if (quant !== undefined) {
-    const wanted = models.filter((model) => quantOf(model) === quant.toUpperCase());
+    const wanted = modelsOf(quant.toUpperCase());
     if (wanted.length === 1) return wanted[0];
     if (wanted.length === 0) throw ioError(`${repo} has no ${quant}; it has ${choices()}`);
     throw several(name, wanted);
   }
   if (models.length <= 1) return models[0];
   for (const preferred of PREFERRED_QUANTS) {
-    const found = models.filter((model) => quantOf(model) === preferred);
+    const found = modelsOf(preferred);
     if (found.length === 1) return found[0];
     if (found.length > 1) throw several(name, found);
   }

@@ -3,6 +3,7 @@ import { lstat, mkdir, mkdtemp, readdir, readFile, readlink, rm, stat, symlink, 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { findMmproj } from '../gguf/file.js';
 import { openSource } from '../open_source.js';
 import { readText, type Source } from '../source.js';
 import { type HubServer, startHub } from '../testing/hub_server.js';
@@ -147,6 +148,59 @@ describe('pulling a model', () => {
     await expect(pull('org/v', { images: 'mmproj-x.gguf' })).rejects.toThrow(/has v-Q4_0\.gguf, but not mmproj-x/);
     delete hub.repositories.get('org/shards')!.files['model-00002-of-00002.safetensors'];
     await expect(pull('org/shards')).rejects.toThrow(/but not model-00002-of-00002\.safetensors/);
+  });
+
+  it('takes the modules that modules.json names, and a tokenizer of any kind', async () => {
+    const modules = JSON.stringify([
+      { path: '', type: 'sentence_transformers.models.Transformer' },
+      { path: '1_Mean', type: 'sentence_transformers.models.Pooling' },
+      { path: '2_Dense_64', type: 'sentence_transformers.models.Dense' },
+      { path: '../x', type: 'sentence_transformers.models.Dense' },
+      { path: '3_Normalize', type: 'sentence_transformers.models.Normalize' },
+    ]);
+    const read = {
+      'config.json': '{}',
+      'modules.json': modules,
+      'tokenizer.model': 'pieces',
+      '1_Mean/config.json': '{}',
+      '2_Dense_64/config.json': '{}',
+      '2_Dense_64/model.safetensors': 'dense',
+      'model.safetensors': weights,
+    };
+    const others = { '2_Dense_128/config.json': '{}', '2_Dense_64/pytorch_model.bin': 'x', 'onnx/model.onnx': 'x' };
+    hub.repositories.set('org/vectors', { files: { ...read, ...others } });
+    expect((await pull('org/vectors')).files.toSorted()).toEqual(Object.keys(read).toSorted());
+    hub.repositories.get('org/vectors')!.files['tokenizer.json'] = '{}';
+    expect((await pull('org/vectors')).files).not.toContain('tokenizer.model');
+  });
+
+  it('finds what goes with a GGUF file anywhere in its repository, also by its path', async () => {
+    const model = 'Q4_0/v-Q4_0-00001-of-00002.gguf';
+    for (const encoder of ['mmproj-F16.gguf', 'encoders/mmproj-F16.gguf']) {
+      hub.repositories.set('org/v', {
+        files: { [model]: 'GGUF', [model.replace('1-of', '2-of')]: 'GGUF', [encoder]: 'clip' },
+      });
+      const named = await open('org/v', { images: true });
+      const { folder } = await pull('org/v', { images: true });
+      for (const source of [named, await open(named.at!.where), await open(join(folder, model))]) {
+        expect([source.name, source.gguf]).toEqual([folder, model]);
+        expect(await findMmproj(source, model)).toBe(encoder);
+      }
+    }
+  });
+
+  it('of a cache that can be read only takes what is there, and says where the rest would go', async () => {
+    await pull();
+    await rm(join(repository(), 'refs'), { recursive: true });
+    await writeFile(join(repository(), 'refs'), 'no folder');
+    expect((await pull()).downloadedBytes).toBe(0);
+    hub.repositories.get('org/model')!.files = { ...files, 'config.json': '{"a":22}' };
+    const blob = createHash('sha1').update('blob 8\0{"a":22}').digest('hex');
+    await mkdir(join(repository(), 'blobs', `${blob}.incomplete`));
+    await expect(pull()).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringMatching(/can't be written: EISDIR.*HF_HUB_CACHE names another folder/),
+    });
   });
 
   it('two pulls at once download once', async () => {

@@ -6,10 +6,10 @@ import { chooseMmproj, ggufSource, partNames } from '../gguf/file.js';
 import { directorySource } from '../sources/node_files.js';
 import type { OpenOptions } from '../open_source.js';
 import type { Source } from '../source.js';
-import { MODEL_TEXTS, SHARD_INDEX, SINGLE_FILE } from '../tensor_index.js';
+import { modelTexts, SHARD_INDEX, SINGLE_FILE } from '../tensor_index.js';
 import { type HubAccess, type HubListing, HubUnreachable, listRepository } from './hub_api.js';
 import { type HubName, hubText } from './hub_name.js';
-import { hubSource, keptGguf, modelFile } from './hub_source.js';
+import { HubSource, hubSource, keptGguf, modelFile } from './hub_source.js';
 import { allCaches, cacheOf, hasWeights, isOffline, nodeAccess, RepositoryCache, shardsOf } from './node_hub_cache.js';
 import { type Download, download } from './node_hub_download.js';
 
@@ -97,7 +97,8 @@ export async function pullModel(
   const { commit } = listing;
   const pinned = { ...listing, commit };
   const gguf = modelFile(name, pinned, options.files);
-  const work: Download = { access, name, listing: pinned, repository, options };
+  const source = new HubSource(access, name, pinned);
+  const work: Download = { source, name, listing: pinned, repository, options };
   const allOf = (file: string, parts: readonly string[]): readonly string[] => {
     const missing = parts.filter((part) => !listing.files.has(part));
     if (missing.length > 0) throw ioError(`${name.repo} has ${file}, but not ${missing.join(', ')}`);
@@ -109,9 +110,12 @@ export async function pullModel(
     files = allOf(gguf, [...partNames(gguf), ...encoderFiles(options, listing.files.keys(), gguf)]);
   else if (options.files) files = allOf(options.files[0], options.files);
   else {
+    const isSingle = listing.files.has(SINGLE_FILE);
     // Who has tokenizer.json reads no tokenizer.model.
-    const texts = MODEL_TEXTS.filter((file) => file !== 'tokenizer.model' && listing.files.has(file));
-    if (listing.files.has(SINGLE_FILE)) files = [...texts.filter((file) => file !== SHARD_INDEX), SINGLE_FILE];
+    const unread = [listing.files.has('tokenizer.json') && 'tokenizer.model', isSingle && SHARD_INDEX];
+    const found = await modelTexts(source, signal);
+    const texts = found.filter((file) => !unread.includes(file));
+    if (isSingle) files = [...texts, SINGLE_FILE];
     else {
       downloadedBytes += await download(work, [SHARD_INDEX], signal);
       const shards = shardsOf(await readFile(join(repository.snapshot(commit), SHARD_INDEX), 'utf8'));

@@ -44,11 +44,13 @@ export class RepositoryCache {
     return isCommit(text.trim()) ? text.trim() : undefined;
   }
 
+  /** Of a cache that can't be written the files are used all the same. */
   async note(revision: string, commit: string): Promise<void> {
-    if (isCommit(revision)) return;
+    if ((await this.commitOf(revision)) === commit) return;
     const path = join(this.folder, 'refs', ...revision.split('/'));
-    await mkdir(dirname(path), { recursive: true });
-    await writeFile(path, commit);
+    await mkdir(dirname(path), { recursive: true })
+      .then(() => writeFile(path, commit))
+      .catch(() => {});
   }
 
   /** The files of a snapshot, by their names, with their sizes; links to what isn't there any more are left out. */
