@@ -6,7 +6,7 @@ import type { CacheOptions } from './cache/cached_source.js';
 import { blobSource, fileListSource, packagedSource } from './sources/file_list_source.js';
 import { findGguf, ggufSource, isGgufName } from './gguf/file.js';
 import type { HttpOptions } from './sources/http_request.js';
-import { checkNetwork, HUB, httpOptionsOf, hubForm, type NetworkOptions } from './hub/hub_options.js';
+import { checkNetwork, HUB, HUB_SHORT, httpOptionsOf, hubForm, type NetworkOptions } from './hub/hub_options.js';
 import { missingFile, type OnProgress, type Source } from './source.js';
 
 export interface OpenOptions extends NetworkOptions, Pick<HttpOptions, 'onBytes' | 'onWait'> {
@@ -84,9 +84,12 @@ async function sourceOf(
   const text = String(where);
   const form = hubForm(text);
   const http = httpOptionsOf(options);
-  if (form !== undefined || (url && [HUB, options.hub && new URL(options.hub).origin].includes(url.origin))) {
+  const hubs = [HUB, HUB_SHORT, options.hub ?? (isNode() && process.env['HF_ENDPOINT'])];
+  if (form !== undefined || hubs.some((hub) => hub && url?.href.startsWith(String(hub)))) {
     const here = url && ((patience: HttpOptions): Promise<Source> => overHttp(url, { ...http, ...patience }));
-    const named = await (await import('./hub/open_hub.js')).openNamed(text, form, options, signal, here);
+    const named = await (
+      await import('./hub/open_hub.js')
+    ).openNamed(form ? text : url!.href, form, options, signal, here);
     if (named) return named;
   }
   if (url && /^https?:$/.test(url.protocol)) return overHttp(url, http);

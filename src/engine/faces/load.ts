@@ -293,8 +293,8 @@ async function openSource(
   });
   if (!options.workers && !places) return { source, place: undefined };
   // Another machine has the files elsewhere than this one, unless the cluster has them.
-  const at = places && source.at && !stored ? { ...source.at, where } : source.at;
-  return { source, place: await placeOf(where, network, at as typeof source.at) };
+  const at = places && source.at?.name && !stored ? { ...source.at, where: source.at.name } : source.at;
+  return { source, place: await placeOf(where, network, at) };
 }
 
 /** A draft model's files, where one is asked for, or the model's own head. */

@@ -27,10 +27,12 @@ export function hubSource(
   const folder = new HubSource(access, name, listing);
   const source = gguf === undefined ? folder : ggufSource(folder, gguf);
   const commit = listing?.commit;
-  return Object.assign(source, {
-    at: { where: `hf:${hubText({ ...name, quant: undefined, file: gguf })}`, ...(commit !== undefined && { commit }) },
-  });
+  return Object.assign(source, { at: { where: placeName(name, gguf), ...(commit !== undefined && { commit }) } });
 }
+
+/** The name of what was found. @param gguf the file that is the model, if it is one */
+export const placeName = (name: HubName, gguf: string | undefined): string =>
+  `hf:${hubText({ ...name, quant: undefined, file: gguf })}`;
 
 /**
  * The .gguf file that is the model; undefined for a repository of safetensors, which win unless a file or quantisation is named.

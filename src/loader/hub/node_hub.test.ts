@@ -226,7 +226,8 @@ describe('a model by its name', () => {
   it('is a folder on this disk where there is one, else the Hub', async () => {
     const source = await open('org/model');
     expect(source.name).toBe(join(repository(), 'snapshots', hub.commit('org/model')));
-    expect(source.at).toEqual({ where: source.name });
+    const commit = hub.commit('org/model');
+    expect(source.at).toEqual({ where: source.name, commit, name: 'hf:org/model' });
     expect(await readText(source, 'config.json')).toBe('{"a":1}');
     const cwd = process.cwd();
     const here = await mkdtemp(join(tmpdir(), 'splitkv-here-'));
@@ -263,7 +264,14 @@ describe('a model by its name', () => {
       branches: ['7be6f65f1db715fe5dc5a4634c0d459b4eed42ec'],
     });
     expect(await readText(await open('SmolLM2-360M-Instruct'), file)).toBe('{"a":2}');
-    expect(await readText(await open(`${hub.url}/org/model`, { hub: hub.url }), 'config.json')).toBe('{"a":1}');
+    for (const [address, options] of [
+      [`${hub.url}/org/model`, { hub: hub.url }],
+      [`${hub.url}/org/model/tree/main?x=1`, {}], // as HF_ENDPOINT says
+      ['https://huggingface.co/org/model', {}], // which the mirror has
+      ['https://hf.co/org/model', { hub: `${hub.url}/` }],
+      ['hf.co/org/model', {}],
+    ] as const)
+      expect((await open(address, options)).name).toContain('models--org--model');
   });
 
   it('is read by ranges where only its plan is wanted, and from disk where it is there', async () => {

@@ -9,7 +9,7 @@ import type { Source } from '../source.js';
 import { modelTexts, SHARD_INDEX, SINGLE_FILE } from '../tensor_index.js';
 import { type HubAccess, type HubListing, HubUnreachable, listRepository } from './hub_api.js';
 import { type HubName, hubText } from './hub_name.js';
-import { HubSource, hubSource, keptGguf, modelFile } from './hub_source.js';
+import { HubSource, hubSource, keptGguf, modelFile, placeName } from './hub_source.js';
 import { allCaches, cacheOf, hasWeights, isOffline, nodeAccess, RepositoryCache, shardsOf } from './node_hub_cache.js';
 import { type Download, download } from './node_hub_download.js';
 
@@ -31,16 +31,18 @@ export async function openNodeHub(
   options: OpenOptions,
   signal: AbortSignal | undefined,
 ): Promise<Source> {
-  if (options.whole) return onDisk(await pullModel(name, options, signal));
+  if (options.whole) return onDisk(name, await pullModel(name, options, signal));
   const asked = await ask(name, options, signal);
-  if ('folder' in asked) return onDisk(asked);
+  if ('folder' in asked) return onDisk(name, asked);
   const { access, repository, listing } = asked;
   const revision = listing ? listing.commit : name.revision;
   const kept = revision === undefined ? undefined : await keptModel(repository, { ...name, revision }, options.files);
   const wanted = kept?.gguf === undefined ? [] : encoderFiles(options, listing?.files.keys() ?? [], kept.gguf);
   if (!kept) return hubSource(access, name, listing, options.files);
   const there = wanted.length > 0 ? await repository.files(kept.commit) : undefined;
-  return wanted.every((file) => there?.has(file)) ? onDisk(kept) : hubSource(access, name, listing, options.files);
+  return wanted.every((file) => there?.has(file))
+    ? onDisk(name, kept)
+    : hubSource(access, name, listing, options.files);
 }
 
 /** The encoder of images that is wanted beside a GGUF model, where there is one. */
@@ -49,9 +51,10 @@ function encoderFiles({ images }: OpenOptions, files: Iterable<string>, gguf: st
   return file ? [file] : [];
 }
 
-async function onDisk({ folder, gguf }: PulledModel): Promise<Source> {
+async function onDisk(name: HubName, { folder, gguf, commit }: PulledModel): Promise<Source> {
   const source = await directorySource(folder);
-  const at = { where: gguf === undefined ? folder : join(folder, gguf) };
+  const where = gguf === undefined ? folder : join(folder, gguf);
+  const at = { where, commit, name: placeName(name, gguf) };
   return Object.assign(gguf === undefined ? source : ggufSource(source, gguf), { at });
 }
 

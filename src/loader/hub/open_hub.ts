@@ -87,7 +87,10 @@ export async function openNamed(
 ): Promise<Source | undefined> {
   if (form === 'hub') return openHub(text, options, signal);
   if (form === undefined) {
-    const name = hubNameOfUrl(new URL(text), endpointOf(options.hub ?? HUB, 'hub'));
+    const { endpoint } = inPage()
+      ? pageAccess(options)
+      : await (await import('./node_hub_cache.js')).nodeAccess(options);
+    const name = hubNameOfUrl(new URL(text), endpoint);
     return name && openHub(name, options, signal);
   }
   if (!inPage()) {
