@@ -49,7 +49,7 @@ async function localPath(path: string, isFolder: boolean): Promise<string> {
   }
   // Named here, because a page that is served the folder can't look for it.
   const files = await readdir(path);
-  const gguf = files.includes('config.json') ? undefined : findGguf(files, path);
+  const gguf = findGguf(files, path);
   return gguf === undefined ? path : join(path, gguf);
 }
 

@@ -42,10 +42,13 @@ export async function openSource(
   const wrapped = await through(found);
   const source = found.at === undefined || wrapped === found ? wrapped : Object.assign(wrapped, { at: found.at });
   const [mustHave] = options.files ?? ['config.json'];
-  if (await isThere(source, source.gguf ?? mustHave, signal)) return source;
+  const isFolder = await isThere(source, source.gguf ?? mustHave, signal);
+  if (isFolder && (source.gguf ?? options.files)) return source;
   if (source.gguf !== undefined) throw missingFile(source, source.gguf);
+  // Repositories of GGUF files often have a config.json, too.
   const gguf = findGguf((await source.list?.()) ?? [], source.name);
   if (gguf !== undefined) return ggufSource(source, gguf);
+  if (isFolder) return source;
   const absence = source.absence?.(mustHave);
   const folder = options.files
     ? `a folder with ${options.files.join(' and ')}`

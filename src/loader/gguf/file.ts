@@ -145,8 +145,12 @@ export function ggufModels(files: Iterable<string>): string[] {
   return [...new Set(models.map((file) => partNames(file)[0]))].sort();
 }
 
-/** The GGUF model among the files of a folder, or undefined where there is none. Throws `usage` where there are several. */
+/**
+ * The GGUF model among the files of a folder; undefined where there is none, or a config.json with other weights. Throws `usage`
+ * where there are several.
+ */
 export function findGguf(files: readonly string[], folder: string): string | undefined {
+  if (files.includes('config.json') && files.some((file) => file.endsWith('.safetensors'))) return undefined;
   const models = ggufModels(files);
   if (models.length <= 1) return models[0];
   throw usageError(`${folder} holds ${models.length} GGUF models (${models.join(', ')}); give the file that is meant`);
