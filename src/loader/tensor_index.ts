@@ -18,6 +18,8 @@ const MODEL_TEXTS = [
   'tokenizer.json',
   'tokenizer_config.json',
   'chat_template.jinja',
+  'chat_template.json',
+  'additional_chat_templates/tool_use.jinja',
   'tokenizer.model',
   'self_test.json',
   SHARD_INDEX,

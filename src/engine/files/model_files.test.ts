@@ -1,0 +1,65 @@
+import { describe, expect, test } from 'vitest';
+import { MemorySource } from '../../loader/testing/memory_source.js';
+import { modelTexts, SINGLE_FILE } from '../../loader/tensor_index.js';
+import { makeRandomVision } from '../../model/testing/random_vision.js';
+import { wordLevelTokenizer } from '../../tokenizer/testing/tiny_tokenizers.js';
+import { readSelfTest } from '../faces/self_test.js';
+import { openModelFiles, openTokenizer } from './model_files.js';
+
+const { files } = makeRandomVision({ seed: 3 });
+const tokenizer = { 'tokenizer.json': JSON.stringify(wordLevelTokenizer().json) };
+
+describe('templates of files of their own, as transformers prefers them', () => {
+  const config = { 'tokenizer_config.json': JSON.stringify({ chat_template: 'of the config' }) };
+  const older = { 'chat_template.json': JSON.stringify({ chat_template: 'of the processor' }) };
+  const file = { 'chat_template.jinja': 'of the file' };
+  const forTools = { 'additional_chat_templates/tool_use.jinja': 'of {{ tools[0].name }}' };
+  test.each<[string, Record<string, string>, plain: string, withTools: string]>([
+    ["the config's", config, 'of the config', 'of the config'],
+    ["an older processor's", { ...config, ...older }, 'of the processor', 'of the processor'],
+    ['a file', { ...config, ...older, ...file }, 'of the file', 'of the file'],
+    ['one for tools', { ...config, ...file, ...forTools }, 'of the file', 'of clock'],
+    ['one for tools alone', { ...config, ...forTools }, 'of the config', 'of the config'],
+  ])('%s', async (_what, more, plain, withTools) => {
+    const source = new MemorySource({ ...Object.fromEntries(files), ...tokenizer, ...more });
+    const { tokenizer: read } = await openTokenizer(await openModelFiles(source));
+    const messages = [{ role: 'user', content: 'hi' }];
+    expect(read!.applyChatTemplate(messages)).toBe(plain);
+    expect(read!.applyChatTemplate(messages, { tools: [{ name: 'clock' }] })).toBe(withTools);
+  });
+});
+
+test('what is read of a folder is what is downloaded of one', async () => {
+  const dense = '2_Dense_8';
+  const modules = [
+    { path: '1_Pooling', type: 'sentence_transformers.models.Pooling' },
+    { path: dense, type: 'sentence_transformers.models.Dense' },
+  ];
+  const asked = new Set<string>();
+  const source = new (class extends MemorySource {
+    override size(file: string): Promise<number | undefined> {
+      asked.add(file);
+      return super.size(file);
+    }
+  })({
+    ...Object.fromEntries(files),
+    'modules.json': JSON.stringify(modules),
+    '1_Pooling/config.json': '{"pooling_mode_mean_tokens":true}',
+    [`${dense}/config.json`]: '{}',
+    [`${dense}/model.safetensors`]: '',
+  });
+  const every = new (class extends MemorySource {
+    override async size(): Promise<number> {
+      return this.bytes;
+    }
+    readonly bytes = JSON.stringify(modules).length;
+  })({ 'modules.json': JSON.stringify(modules) });
+  const model = await openModelFiles(source);
+  await openTokenizer(model);
+  await Promise.all([model.pictures(), model.sounds(), model.reader(), readSelfTest(source)]);
+  // Its one dense layer is empty.
+  await expect(model.sentence(() => model.reader())).rejects.toThrow(/2_Dense_8/);
+  expect(asked.size).toBeGreaterThan(12);
+  const downloaded = new Set([...(await modelTexts(every)), SINGLE_FILE]);
+  expect([...asked].filter((file) => !downloaded.has(file))).toEqual([]);
+});
