@@ -35,7 +35,7 @@ export async function modelPath(given: string, request: PathRequest): Promise<st
   }
   if (!request.pull) return `hf:${hubText(name)}`;
   const named = /^(hf:|https?:)/i.test(given) ? '' : `--model ${given}: no such folder or file on this disk, and `;
-  const { folder, gguf } = await pull(name, request).catch((error: unknown) => {
+  const { folder, gguf } = await pull(name, { ...request, adapters: false }).catch((error: unknown) => {
     if (!(error instanceof SplitkvError) || error.code !== 'io' || named === '') throw error;
     throw ioError(`${named}${error.message}`, error);
   });
@@ -64,7 +64,7 @@ export async function hubNameOf(text: string, network: NetworkOptions): Promise<
   return model && catalogHubName(model);
 }
 
-/** Downloads what the local cache lacks of a model, telling how far it is. */
+/** Downloads what the local cache lacks of a model or adapter, telling how far it is. */
 export function pull(
   name: HubName,
   {
@@ -73,7 +73,12 @@ export function pull(
     onProgress,
     onWarning,
     onFiles,
-  }: Omit<PathRequest, 'pull'> & { readonly onFiles?: Parameters<typeof pullModel>[1]['onProgress'] },
+    adapters = true,
+  }: Omit<PathRequest, 'pull'> & {
+    readonly onFiles?: Parameters<typeof pullModel>[1]['onProgress'];
+    /** False: only a model will do. */
+    readonly adapters?: boolean;
+  },
 ): Promise<PulledModel> {
   let last = '';
   return pullModel(
@@ -90,5 +95,6 @@ export function pull(
       },
     },
     signal,
+    adapters,
   );
 }

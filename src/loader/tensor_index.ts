@@ -30,6 +30,9 @@ const MODEL_TEXTS = [
   'config_sentence_transformers.json',
 ];
 
+/** What PEFT writes of an adapter. */
+export const ADAPTER_FILES = ['adapter_config.json', 'adapter_model.safetensors'] as const;
+
 /** The files that a load may read beside the weights, of those that a folder has: also in folders that its modules.json names. */
 export async function modelTexts(source: Source, signal?: AbortSignal): Promise<string[]> {
   const modules = await readJson(source, 'modules.json', signal);

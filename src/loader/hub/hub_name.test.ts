@@ -41,6 +41,7 @@ describe('names of the Hub', () => {
     ['hf:gpt2', { repo: 'gpt2', revision: 'main' }],
     ['hf.co/Org/Name:Q8_0', { repo: 'Org/Name', revision: 'main', quant: 'Q8_0' }],
     ['huggingface.co/Org/Name', { repo: 'Org/Name', revision: 'main' }],
+    ['hf:Org/Name/', { repo: 'Org/Name', revision: 'main' }],
     ['Org/Name@v1.0', { repo: 'Org/Name', revision: 'v1.0' }],
     ['Org/Name@refs/pr/12', { repo: 'Org/Name', revision: 'refs/pr/12' }],
     ['Org/Name@feature/x', { repo: 'Org/Name', revision: 'feature/x' }],
@@ -99,6 +100,8 @@ describe('names of the Hub', () => {
       { repo: 'Org/Name', revision: 'v1', file: 'q/a.gguf' },
     ],
     ['https://huggingface.co/Org/Name?library=transformers', { repo: 'Org/Name', revision: 'main' }],
+    ['https://huggingface.co/Org/Name/blob/v1/model-00001-of-00002.safetensors', { repo: 'Org/Name', revision: 'v1' }],
+    ['https://huggingface.co/Org/Name/blob/main/onnx/config.json', undefined],
     ['https://hf.co/Org/Name', { repo: 'Org/Name', revision: 'main' }],
     [
       'https://huggingface.co/Org/Name?show_file_info=q%2Fa.gguf',

@@ -25,7 +25,7 @@ const MAX_NAME = 96;
  * @throws SplitkvError `usage` saying which part is wrong
  */
 export function parseHubName(text: string): HubName {
-  const given = text.replace(SAYS_HUB, '');
+  const given = text.replace(SAYS_HUB, '').replace(/\/$/, '');
   const wrong = (why: string): Error => usageError(`'${text}' is no model of the Hub: ${why}; expected ${FORM}`);
   const at = given.indexOf('@');
   const named = at === -1 ? given : given.slice(0, at);
@@ -123,6 +123,7 @@ export function hubNameOfUrl(url: URL, endpoint: string): HubName | undefined {
   if (path.length === 0) return named;
   const file = path.join('/');
   if (isGguf(file)) return { repo, revision, file };
+  if (/^[^/]+\.(safetensors|json)$/.test(file)) return { repo, revision };
   // A quantisation's folder.
   const quant = kind === 'tree' ? quantOf(`${file}.gguf`) : undefined;
   return quant === undefined ? undefined : { repo, revision, quant };

@@ -93,6 +93,7 @@ describe('a repository read by ranges', () => {
     const source = await open('org/model');
     expect(await readText(source, 'config.json')).toBe('{"a":1}');
     expect(await source.size('generation_config.json')).toBeUndefined();
+    await expect(open('org/model:Q4_0')).rejects.toThrow(/doesn't tell what org\/model holds: name the file instead/);
   });
 
   it('follows a repository that has another name by now', async () => {
@@ -176,7 +177,9 @@ describe('refusals of the Hub', () => {
 
   it('a repository without a model that runs', async () => {
     hub.repositories.set('org/bin', { files: { 'config.json': '{}', 'pytorch_model.bin': 'x' } });
-    expect((await failure('org/bin')).message).toMatch(/holds no model that runs here.*; it has pytorch_model\.bin/);
+    expect((await failure('org/bin')).message).toMatch(
+      /holds no model that runs here.*; it has pytorch_model\.bin, which transformers converts: .*from_pretrained\('org\/bin'\)/,
+    );
   });
 });
 

@@ -23,6 +23,10 @@ export function hubSource(
   listing: HubListing | undefined,
   files?: OpenOptions['files'],
 ): Source {
+  if (!listing && name.quant !== undefined)
+    throw ioError(
+      `${access.endpoint} doesn't tell what ${name.repo} holds: name the file instead, as in ${name.repo}/FILE.gguf`,
+    );
   const gguf = listing ? modelFile(name, listing, files) : name.file;
   const folder = new HubSource(access, name, listing);
   const source = gguf === undefined ? folder : ggufSource(folder, gguf);
@@ -52,7 +56,10 @@ export function modelFile(name: HubName, listing: HubListing, wanted?: OpenOptio
     : 'config.json with model.safetensors (or its shards and their index)';
   throw ioError(
     `${hubText(name)} holds no ${wanted ? 'such files' : 'model that runs here'}: expected ${expected}, or a .gguf file` +
-      (other === undefined ? '' : `; it has ${other}`),
+      (other === undefined ? '' : `; it has ${other}`) +
+      (/\.(bin|pth?)$/i.test(other ?? '') && !wanted
+        ? `, which transformers converts: AutoModelForCausalLM.from_pretrained('${name.repo}').save_pretrained(FOLDER)`
+        : ''),
   );
 }
 

@@ -1,5 +1,17 @@
 import { createHash } from 'node:crypto';
-import { lstat, mkdir, mkdtemp, readdir, readFile, readlink, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import {
+  lstat,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  readlink,
+  rename,
+  rm,
+  stat,
+  symlink,
+  writeFile,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
@@ -9,7 +21,15 @@ import { readText, type Source } from '../source.js';
 import { type HubServer, startHub } from '../testing/hub_server.js';
 import { parseHubName } from './hub_name.js';
 import { type PulledModel, pullModel } from './node_hub.js';
-import { allCaches, cacheOf, deleteLocalModel, hubCacheFolder, listLocalModels, nodeAccess } from './node_hub_cache.js';
+import {
+  allCaches,
+  cacheOf,
+  deleteLocalModel,
+  hubCacheFolder,
+  listLocalModels,
+  type LocalModel,
+  nodeAccess,
+} from './node_hub_cache.js';
 
 const weights = Uint8Array.from({ length: 300_000 }, (_, i) => (i * 7) % 251);
 const files = {
@@ -429,6 +449,18 @@ describe('what is on this disk', () => {
     expect(await allCaches()).toEqual([hubCacheFolder(), cache]);
     await mkdir(join(cache, 'models--org--begun', 'blobs'), { recursive: true });
     await mkdir(join(cache, 'datasets--org--data'), { recursive: true });
+    const adapter = { 'adapter_config.json': '{}', 'adapter_model.safetensors': 'pairs' };
+    hub.repositories.set('org/lora', { files: { ...adapter, 'training_args.bin': 'x' } });
+    await expect(pull('org/lora')).rejects.toThrow(/holds no model that runs here/);
+    const pulled = await pullModel(parseHubName('org/lora'), {}, undefined, true);
+    expect(pulled.files).toEqual(Object.keys(adapter));
+    const local = await listLocalModels(cache);
+    expect(local.map(({ repo, kind, complete }) => [repo, kind, complete])).toContainEqual([
+      'org/lora',
+      'adapter',
+      true,
+    ]);
+    await deleteLocalModel(cache, 'org/lora');
     const listed = await listLocalModels(cache);
     expect(listed.map(({ repo, complete, gguf }) => [repo, complete, gguf])).toEqual([
       ['org/g', true, ['m-Q4_0.gguf']],
@@ -437,6 +469,9 @@ describe('what is on this disk', () => {
     expect(listed[1]!.bytes).toBeGreaterThan(weights.byteLength);
     await rm(join(listed[1]!.snapshot, 'model.safetensors'));
     expect((await listLocalModels(cache))[1]).toMatchObject({ repo: 'org/model', complete: false });
+    const [{ snapshot }] = listed as [LocalModel, LocalModel];
+    await rename(join(snapshot, 'm-Q4_0.gguf'), join(snapshot, 'm-Q4_0-00001-of-00002.gguf'));
+    expect((await listLocalModels(cache))[0]).toMatchObject({ repo: 'org/g', complete: false });
     expect(await deleteLocalModel(cache, 'org/model')).toBeGreaterThan(weights.byteLength);
     expect(await deleteLocalModel(cache, 'org/model')).toBeUndefined();
     expect(await listLocalModels(cache)).toHaveLength(1);

@@ -6,7 +6,7 @@ import { chooseMmproj, ggufSource, partNames } from '../gguf/file.js';
 import { directorySource } from '../sources/node_files.js';
 import type { OpenOptions } from '../open_source.js';
 import type { Source } from '../source.js';
-import { modelTexts, SHARD_INDEX, SINGLE_FILE } from '../tensor_index.js';
+import { ADAPTER_FILES, modelTexts, SHARD_INDEX, SINGLE_FILE } from '../tensor_index.js';
 import { type HubAccess, type HubListing, HubUnreachable, listRepository } from './hub_api.js';
 import { type HubName, hubText } from './hub_name.js';
 import { HubSource, hubSource, keptGguf, modelFile, placeName } from './hub_source.js';
@@ -84,19 +84,24 @@ async function ask(name: HubName, options: OpenOptions, signal: AbortSignal | un
 
 /**
  * Downloads what the cache lacks of a model of the Hub, whole files, and tells where it lies. Without the Hub a complete copy does.
+ * @param adapters an adapter of PEFT's will do, too
  * @throws SplitkvError `io` where it can't be had, `usage` where it isn't clear which file is meant, `aborted`
  */
 export async function pullModel(
   name: HubName,
-  options: OpenOptions,
+  given: OpenOptions,
   signal: AbortSignal | undefined,
+  adapters = false,
 ): Promise<PulledModel> {
+  let options = given;
   const asked = await ask(name, options, signal);
   if ('folder' in asked) return asked;
   const { access, repository, listing } = asked;
   if (listing?.commit === undefined) {
     throw ioError(`${access.endpoint} doesn't tell what ${name.repo} holds: is it the address of a Hub?`);
   }
+  if (adapters && listing.files.has(ADAPTER_FILES[0]) && !listing.files.has('config.json'))
+    options = { ...given, files: ADAPTER_FILES };
   const { commit } = listing;
   const pinned = { ...listing, commit };
   const gguf = modelFile(name, pinned, options.files);
