@@ -64,29 +64,10 @@ export function modelFile(name: HubName, listing: HubListing, wanted?: OpenOptio
 }
 
 /** Which of a repository's files is taken unasked: the first of these that there is. All of them are types that this runtime reads. */
-const PREFERRED_QUANTS = [
-  'Q4_K_M',
-  'Q4_K_XL',
-  'Q4_0',
-  'Q4_K_S',
-  'Q5_K_M',
-  'Q8_0',
-  'Q5_K_S',
-  'Q6_K',
-  'Q5_0',
-  'Q4_1',
-  'Q5_1',
-  'IQ4_XS',
-  'IQ4_NL',
-  'MXFP4',
-  'MXFP4_MOE',
-  'F16',
-  'BF16',
-  'F32',
-  'Q3_K_L',
-  'Q3_K_M',
-  'Q3_K_S',
-] as const;
+const PREFERRED_QUANTS = (
+  'Q4_K_M Q4_K_XL Q4_0 Q4_K_S Q5_K_M Q8_0 Q5_K_S Q6_K Q5_0 Q4_1 ' +
+  'Q5_1 IQ4_XS IQ4_NL MXFP4 MXFP4_MOE F16 BF16 F32 Q3_K_L Q3_K_M Q3_K_S'
+).split(' ');
 
 /**
  * The .gguf file of a repository that is the model, by its first part: the one that is named, the one of the named quantisation,
