@@ -13,7 +13,7 @@ import { type PulledModel, pullModel } from '../loader/hub/node_hub.js';
 import { nodeAccess } from '../loader/hub/node_hub_cache.js';
 
 export interface PathRequest extends Telling {
-  readonly network: NetworkOptions & Pick<OpenOptions, 'images'>;
+  readonly network: NetworkOptions & Pick<OpenOptions, 'images' | 'look'>;
   /** Models of the Hub are downloaded; otherwise they stay names, `hf:...`. */
   readonly pull: boolean;
 }
@@ -35,7 +35,10 @@ export async function modelPath(given: string, request: PathRequest): Promise<st
   }
   if (!request.pull) return `hf:${hubText(name)}`;
   const named = /^(hf:|https?:)/i.test(given) ? '' : `--model ${given}: no such folder or file on this disk, and `;
-  const { folder, gguf } = await pull(name, { ...request, adapters: false }).catch((error: unknown) => {
+  const { looksAt } = await import('../engine/files/open_files.js');
+  const look = looksAt(request.network.images, request.signal);
+  const network = { ...request.network, look };
+  const { folder, gguf } = await pull(name, { ...request, network, adapters: false }).catch((error: unknown) => {
     if (!(error instanceof SplitkvError) || error.code !== 'io' || named === '') throw error;
     throw ioError(`${named}${error.message}`, error);
   });

@@ -18,6 +18,8 @@ export interface OpenOptions extends NetworkOptions, Pick<HttpOptions, 'onBytes'
   readonly images?: boolean | string | undefined;
   /** Of a folder that holds something else than a model: its files, the first of which shows what it is. */
   readonly files?: readonly [string, ...string[]] | undefined;
+  /** Reads of a model by ranges what shows that it runs here, before it is downloaded whole. */
+  readonly look?: ((source: Source) => Promise<unknown>) | undefined;
   /** Told of that download. */
   readonly onProgress?: OnProgress | undefined;
   readonly onWarning?: ((message: string) => void) | undefined;

@@ -1,4 +1,4 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import sharp from 'sharp';
@@ -154,6 +154,7 @@ test('by names of the Hub, a draft and an adapter beside it', { timeout: 300_000
   const files = { 'F32/tiny-F32.gguf': text, 'encoders/mmproj-F16.gguf': mmproj };
   await using hub = await startHub({
     'org/seen': { files },
+    'org/text': { files: { 'tiny-F32.gguf': text } },
     'org/draft': { files: { 'd-F32.gguf': text } },
     'org/lora': { files: { 'a-lora.gguf': adapterToGguf(made, lora, 8) } },
   });
@@ -186,6 +187,10 @@ test('by names of the Hub, a draft and an adapter beside it', { timeout: 300_000
     const workers = await rowsOf('org/seen', { ranks: 2, plan: 'tp', workers: true });
     expect(workers[0]).toEqual(expected[0]);
     vi.stubEnv('HF_HUB_OFFLINE', '');
+    await expect(rowsOf('org/text', {})).rejects.toThrow(/no mmproj file lies beside tiny-F32\.gguf of org\/text/);
+    expect(await readdir(join(home, 'hub'), { recursive: true })).not.toContainEqual(
+      expect.stringMatching(/org--text/),
+    );
     expect((await rowsOf('org/seen', { cache: false }))[0]).toEqual(expected[0]);
   } finally {
     vi.unstubAllEnvs();

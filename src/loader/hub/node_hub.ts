@@ -131,6 +131,8 @@ export async function pullModel(
       files = [...texts, ...allOf(SHARD_INDEX, shards)];
     }
   }
+  const there = await repository.files(commit);
+  if (!options.files && files.some((file) => !there.has(file))) await options.look?.(hubSource(access, name, pinned));
   downloadedBytes += await download(work, files, signal);
   await repository.note(name.revision, commit);
   return pulled(repository, commit, gguf, await repository.files(commit), files, downloadedBytes);
