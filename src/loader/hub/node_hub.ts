@@ -37,12 +37,12 @@ export async function openNodeHub(
   const { access, repository, listing } = asked;
   const revision = listing ? listing.commit : name.revision;
   const kept = revision === undefined ? undefined : await keptModel(repository, { ...name, revision }, options.files);
-  const wanted = kept?.gguf === undefined ? [] : encoderFiles(options, listing?.files.keys() ?? [], kept.gguf);
-  if (!kept) return hubSource(access, name, listing, options.files);
-  const there = wanted.length > 0 ? await repository.files(kept.commit) : undefined;
-  return wanted.every((file) => there?.has(file))
-    ? onDisk(name, kept)
-    : hubSource(access, name, listing, options.files);
+  const remote = hubSource(access, name, listing, options.files);
+  if (!kept) return remote;
+  const beside = kept.gguf === undefined ? [] : encoderFiles(options, listing?.files.keys() ?? [], kept.gguf);
+  const texts = listing && !kept.gguf && !options.files ? await textsOf(remote, listing, signal) : [];
+  const there = await repository.files(kept.commit);
+  return [...beside, ...texts].every((file) => there.has(file)) ? onDisk(name, kept) : remote;
 }
 
 /** The encoder of images that is wanted beside a GGUF model, where there is one. */
@@ -118,12 +118,8 @@ export async function pullModel(
     files = allOf(gguf, [...partNames(gguf), ...encoderFiles(options, listing.files.keys(), gguf)]);
   else if (options.files) files = allOf(options.files[0], options.files);
   else {
-    const isSingle = listing.files.has(SINGLE_FILE);
-    // Who has tokenizer.json reads no tokenizer.model.
-    const unread = [listing.files.has('tokenizer.json') && 'tokenizer.model', isSingle && SHARD_INDEX];
-    const found = await modelTexts(source, signal);
-    const texts = found.filter((file) => !unread.includes(file));
-    if (isSingle) files = [...texts, SINGLE_FILE];
+    const texts = await textsOf(source, listing, signal);
+    if (listing.files.has(SINGLE_FILE)) files = [...texts, SINGLE_FILE];
     else {
       downloadedBytes += await download(work, [SHARD_INDEX], signal);
       const shards = shardsOf(await readFile(join(repository.snapshot(commit), SHARD_INDEX), 'utf8'));
@@ -136,6 +132,12 @@ export async function pullModel(
   downloadedBytes += await download(work, files, signal);
   await repository.note(name.revision, commit);
   return pulled(repository, commit, gguf, await repository.files(commit), files, downloadedBytes);
+}
+
+/** What a load of safetensors reads beside them: who has tokenizer.json reads no tokenizer.model. */
+async function textsOf(source: Source, { files }: HubListing, signal: AbortSignal | undefined): Promise<string[]> {
+  const unread = [files.has('tokenizer.json') && 'tokenizer.model', files.has(SINGLE_FILE) && SHARD_INDEX];
+  return (await modelTexts(source, signal)).filter((file) => !unread.includes(file));
 }
 
 /** Files of a commit. @param there all of it that the cache has, with their sizes */
