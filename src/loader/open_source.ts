@@ -20,6 +20,8 @@ export interface OpenOptions extends NetworkOptions, Pick<HttpOptions, 'onBytes'
   readonly files?: readonly [string, ...string[]] | undefined;
   /** Reads of a model by ranges what shows that it runs here, before it is downloaded whole. */
   readonly look?: ((source: Source) => Promise<unknown>) | undefined;
+  /** Files that are downloaded with them, where there are such. */
+  readonly also?: readonly string[] | undefined;
   /** Told of that download. */
   readonly onProgress?: OnProgress | undefined;
   readonly onWarning?: ((message: string) => void) | undefined;

@@ -1,10 +1,18 @@
-import { describe, expect, test } from 'vitest';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, test, vi } from 'vitest';
+import { sha256 } from '../../base/math.js';
+import { readText } from '../../loader/index.js';
+import { startHub } from '../../loader/testing/hub_server.js';
 import { MemorySource } from '../../loader/testing/memory_source.js';
 import { modelTexts, SINGLE_FILE } from '../../loader/tensor_index.js';
+import { makeRandomModel } from '../../model/testing/random_model.js';
 import { makeRandomVision } from '../../model/testing/random_vision.js';
 import { wordLevelTokenizer } from '../../tokenizer/testing/tiny_tokenizers.js';
 import { readSelfTest } from '../faces/self_test.js';
 import { openModelFiles, openTokenizer } from './model_files.js';
+import { openFiles } from './open_files.js';
 
 const { files } = makeRandomVision({ seed: 3 });
 const tokenizer = { 'tokenizer.json': JSON.stringify(wordLevelTokenizer().json) };
@@ -27,6 +35,32 @@ describe('templates of files of their own, as transformers prefers them', () => 
     expect(read!.applyChatTemplate(messages)).toBe(plain);
     expect(read!.applyChatTemplate(messages, { tools: [{ name: 'clock' }] })).toBe(withTools);
   });
+});
+
+test('integrity goes with names of the Hub, and is looked at before weights are downloaded', async () => {
+  const made = Object.fromEntries(makeRandomModel({ seed: 2 }).files);
+  await using hub = await startHub({ 'org/model': { files: { ...made, 'README.md': 'read' }, lfs: () => true } });
+  const home = await mkdtemp(join(tmpdir(), 'splitkv-files-'));
+  vi.stubEnv('HF_HOME', home);
+  vi.stubEnv('HF_HUB_CACHE', '');
+  const [right, wrong] = [await sha256(made['model.safetensors']!), '0'.repeat(64)];
+  const open = (integrity: Record<string, string>) =>
+    openFiles('hf:org/model', { network: { hub: hub.url }, integrity });
+  try {
+    await expect(open({ 'model.safetensors': wrong })).rejects.toThrow(
+      /the server has SHA-256 \w+, integrity says 0000/,
+    );
+    await expect(open({ 'model.safetensor': right })).rejects.toThrow(
+      /model\.safetensor is not in .*integrity names it/,
+    );
+    expect(await readdir(home)).toEqual([]);
+    const readme = await sha256(new TextEncoder().encode('read'));
+    const source = await open({ 'model.safetensors': right, 'README.md': readme });
+    expect(await readText(source, 'README.md')).toBe('read');
+  } finally {
+    vi.unstubAllEnvs();
+    await rm(home, { recursive: true });
+  }
 });
 
 test('what is read of a folder is what is downloaded of one', async () => {

@@ -29,12 +29,17 @@ export async function openFiles(
   { network, cache = true, integrity, lookOnly = false, kind, signal, ...told }: OpenFilesOptions,
 ): Promise<Source> {
   const { onWarning, onProgress } = told;
-  const look = looksAt(network?.images, signal);
-  return openSource(where, signal, { ...network, ...told, look, whole: cache && !lookOnly }, async (found) => {
-    const source = cache ? await cachedSource(found, { signal, onWarning, store: !lookOnly, kind }) : found;
+  const verified = async (source: Source, weights: boolean): Promise<Source> => {
     if (integrity === undefined) return source;
     const { verifiedSource } = await import('../../loader/sources/verified_source.js');
-    return verifiedSource(source, integrity, { weights: !lookOnly, onProgress, signal });
+    return verifiedSource(source, integrity, { weights, onProgress, signal });
+  };
+  const look = async (source: Source): Promise<unknown> =>
+    looksAt(network?.images, signal)(await verified(source, false));
+  const also = Object.keys(integrity ?? {});
+  return openSource(where, signal, { ...network, ...told, look, also, whole: cache && !lookOnly }, async (found) => {
+    const source = cache ? await cachedSource(found, { signal, onWarning, store: !lookOnly, kind }) : found;
+    return verified(source, !lookOnly);
   });
 }
 

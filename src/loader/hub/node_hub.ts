@@ -127,6 +127,8 @@ export async function pullModel(
       files = [...texts, ...allOf(SHARD_INDEX, shards)];
     }
   }
+  const also = (options.also ?? []).filter((file) => listing.files.has(file));
+  files = [...new Set([...files, ...also])];
   const there = await repository.files(commit);
   if (!options.files && files.some((file) => !there.has(file))) await options.look?.(hubSource(access, name, pinned));
   downloadedBytes += await download(work, files, signal);
