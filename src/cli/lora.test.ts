@@ -34,11 +34,12 @@ test('logits with an adapter, and with half of it once or twice', { timeout: 120
   expect(half).not.toBe(whole);
   expect(await logits('--lora', `${lora}=0.5`, '--lora', `${lora}=0.5`)).not.toBe(half);
   expect(await logits()).not.toBe(whole);
-  await using hub = await startHub({ 'org/lora': { files: Object.fromEntries(loraFiles), private: true } });
+  const hub = await startHub({ 'org/lora': { files: Object.fromEntries(loraFiles), private: true } });
   hub.tokens.set('hf_own', { accepted: true });
   vi.stubEnv('HF_HOME', folder);
   expect(await logits('--lora', 'hf:org/lora=1.0', '--hub', hub.url, '--hub-token', 'hf_own')).toBe(whole);
   vi.unstubAllEnvs();
+  await hub[Symbol.asyncDispose]();
 });
 
 test('what is wrong is said', async () => {

@@ -152,7 +152,7 @@ test('by names of the Hub, a draft and an adapter beside it', { timeout: 300_000
   const [text, mmproj] = [textGgufOf(made), mmprojOf(made)];
   const lora = randomAdapter(made, { seed: 4, targets: /^model\.layers\.\d\.self_attn\.q_proj\.weight$/ });
   const files = { 'F32/tiny-F32.gguf': text, 'encoders/mmproj-F16.gguf': mmproj };
-  await using hub = await startHub({
+  const hub = await startHub({
     'org/seen': { files },
     'org/text': { files: { 'tiny-F32.gguf': text } },
     'org/draft': { files: { 'd-F32.gguf': text } },
@@ -194,6 +194,7 @@ test('by names of the Hub, a draft and an adapter beside it', { timeout: 300_000
     expect((await rowsOf('org/seen', { cache: false }))[0]).toEqual(expected[0]);
   } finally {
     vi.unstubAllEnvs();
+    await hub[Symbol.asyncDispose]();
     await rm(home, { recursive: true });
   }
 });

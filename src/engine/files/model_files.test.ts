@@ -39,7 +39,7 @@ describe('templates of files of their own, as transformers prefers them', () => 
 
 test('integrity goes with names of the Hub, and is looked at before weights are downloaded', async () => {
   const made = Object.fromEntries(makeRandomModel({ seed: 2 }).files);
-  await using hub = await startHub({ 'org/model': { files: { ...made, 'README.md': 'read' }, lfs: () => true } });
+  const hub = await startHub({ 'org/model': { files: { ...made, 'README.md': 'read' }, lfs: () => true } });
   const home = await mkdtemp(join(tmpdir(), 'splitkv-files-'));
   vi.stubEnv('HF_HOME', home);
   vi.stubEnv('HF_HUB_CACHE', '');
@@ -59,6 +59,7 @@ test('integrity goes with names of the Hub, and is looked at before weights are 
     expect(await readText(source, 'README.md')).toBe('read');
   } finally {
     vi.unstubAllEnvs();
+    await hub[Symbol.asyncDispose]();
     await rm(home, { recursive: true });
   }
 });
