@@ -22,7 +22,10 @@ beforeAll(async () => {
     const bytes = await readFile(join('models/tiny-gqa', file)).catch(() => undefined);
     if (bytes) embedded[file] = new Uint8Array(bytes);
   }
-  hub = await startHub({ 'tiny/Stories': { files: embedded } });
+  hub = await startHub({
+    'tiny/Stories': { files: embedded },
+    'tiny/Other': { files: { ...embedded, 'config.json': '{"model_type":"mamba"}' } },
+  });
 });
 afterAll(() => hub[Symbol.asyncDispose]());
 beforeEach(async () => {
@@ -82,11 +85,13 @@ describe('models of the Hub on the command line', () => {
       1,
       /^splitkv: --model tiny\/missing: no such folder or file on this disk, and .*tiny\/missing is not at/,
     ],
+    [['generate', '--prompt', 'x', '--model', 'tiny/Other'], 1, /model_type "mamba" is not supported/],
     [['generate', '--prompt', 'x', '--model', 'smollm2-360m-instruc'], 1, /Did you mean 'smollm2-360m-instruct'/],
     [['generate', '--prompt', 'x', '--model', 'tiny/Stories', '--hub', 'nowhere'], 2, /hub 'nowhere': expected/],
   ])('refuses %j', async (args, code, message) => {
     const done = await runHere(args as string[]);
     expect(done).toMatchObject({ code, stdout: '', stderr: expect.stringMatching(message as RegExp) });
+    expect(await readdir(home)).toEqual([]); // before anything is downloaded
   });
 
   it('downloads a model that --model names, then answers; offline from then on', async () => {

@@ -1,6 +1,8 @@
-import { basename } from 'node:path';
 import { usageError } from '../base/errors.js';
+import { modelName } from '../engine/files/model_name.js';
 import type { AdapterPart, LoadOptions } from '../index.js';
+import { parseHubName } from '../loader/hub/hub_name.js';
+import { hubForm } from '../loader/hub/hub_options.js';
 import { inGroup, type Options, type OptionSpecs } from './options.js';
 
 export const loraSpecs: OptionSpecs = inGroup('Model', {
@@ -30,13 +32,20 @@ export const loraOptions = (options: Options): Pick<LoadOptions, 'adapters'> =>
 export const loraOf = (options: Options): { readonly adapter?: string } =>
   options.has(ASKED) ? { adapter: ASKED } : {};
 
+/** Of a folder, a file, an address, or a repository of the Hub. */
+function adapterName(from: string): string {
+  const form = hubForm(from);
+  const { repo, file = repo } = form === 'hub' || form === 'pinned' ? parseHubName(from) : { repo: from };
+  return modelName(file).replace(/\.gguf$/i, '');
+}
+
 /** Each by the name of its folder or file. @throws SplitkvError `usage` for two of one name */
 export function servedAdapters(options: Options): Pick<LoadOptions, 'adapters'> {
   if (!options.has(ASKED)) return {};
   const adapters: Record<string, AdapterPart> = {};
   for (const text of options.texts(ASKED)) {
     const part = partOf(text);
-    const name = basename(part.from.replace(/\/+$/, '')).replace(/\.gguf$/i, '');
+    const name = adapterName(part.from);
     if (Object.hasOwn(adapters, name)) throw usageError(`--lora ${text}: there is one of the name ${name} already`);
     adapters[name] = part;
   }

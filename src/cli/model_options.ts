@@ -96,7 +96,7 @@ export async function modelRequest(
   const { modelPath } = await import('./model_path.js');
   // Other machines find a model of the Hub by its name.
   const model = await modelPath(given, { network, pull: pull && !load.cluster, ...telling });
-  return { host, model, options: { ...load, ...(await networkFor([model, load.draft], host, network)) }, ...telling };
+  return { host, model, options: { ...load, ...(await networkFor(model, host, network)) }, ...telling };
 }
 
 /** How a download or a load says how far it is, and when it stops. */
@@ -115,14 +115,14 @@ export const networkOptions = (options: Options): NetworkOptions & Pick<OpenOpti
     images: options.text('mmproj') ?? ['images', 'image', 'sound', 'audio'].some((name) => options.has(name)),
   });
 
-/** Files on this disk need no Hub, and a page can't read the environment. */
+/** In Node of all that is loaded: the model, its draft, adapters. A page of a model on this disk needs no Hub, and can't read the environment. */
 async function networkFor(
-  [model, draft]: readonly [model: string, draft: string | URL | undefined],
+  model: string,
   host: ModelRequest['host'],
   network: NetworkOptions,
 ): Promise<Pick<PlainLoadOptions, 'hub' | 'hubToken'>> {
-  if (!model.startsWith('hf:') && draft === undefined) return {};
   if (host === 'node') return defined({ hub: network.hub, hubToken: network.token });
+  if (!model.startsWith('hf:')) return {};
   const { endpoint, token } = await (await import('../loader/hub/node_hub_cache.js')).nodeAccess(network);
   return defined({ hub: endpoint, hubToken: token });
 }

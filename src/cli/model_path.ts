@@ -13,7 +13,7 @@ import { type PulledModel, pullModel } from '../loader/hub/node_hub.js';
 import { nodeAccess } from '../loader/hub/node_hub_cache.js';
 
 export interface PathRequest extends Telling {
-  readonly network: NetworkOptions & Pick<OpenOptions, 'images'>;
+  readonly network: NetworkOptions & Pick<OpenOptions, 'images' | 'look'>;
   /** Models of the Hub are downloaded; otherwise they stay names, `hf:...`. */
   readonly pull: boolean;
 }
@@ -35,7 +35,10 @@ export async function modelPath(given: string, request: PathRequest): Promise<st
   }
   if (!request.pull) return `hf:${hubText(name)}`;
   const named = /^(hf:|https?:)/i.test(given) ? '' : `--model ${given}: no such folder or file on this disk, and `;
-  const { folder, gguf } = await pull(name, request).catch((error: unknown) => {
+  const { looksAt } = await import('../engine/files/open_files.js');
+  const look = looksAt(request.network.images, request.signal);
+  const network = { ...request.network, look };
+  const { folder, gguf } = await pull(name, { ...request, network, adapters: false }).catch((error: unknown) => {
     if (!(error instanceof SplitkvError) || error.code !== 'io' || named === '') throw error;
     throw ioError(`${named}${error.message}`, error);
   });
@@ -49,7 +52,7 @@ async function localPath(path: string, isFolder: boolean): Promise<string> {
   }
   // Named here, because a page that is served the folder can't look for it.
   const files = await readdir(path);
-  const gguf = files.includes('config.json') ? undefined : findGguf(files, path);
+  const gguf = findGguf(files, path);
   return gguf === undefined ? path : join(path, gguf);
 }
 
@@ -64,7 +67,7 @@ export async function hubNameOf(text: string, network: NetworkOptions): Promise<
   return model && catalogHubName(model);
 }
 
-/** Downloads what the local cache lacks of a model, telling how far it is. */
+/** Downloads what the local cache lacks of a model or adapter, telling how far it is. */
 export function pull(
   name: HubName,
   {
@@ -73,7 +76,12 @@ export function pull(
     onProgress,
     onWarning,
     onFiles,
-  }: Omit<PathRequest, 'pull'> & { readonly onFiles?: Parameters<typeof pullModel>[1]['onProgress'] },
+    adapters = true,
+  }: Omit<PathRequest, 'pull'> & {
+    readonly onFiles?: Parameters<typeof pullModel>[1]['onProgress'];
+    /** False: only a model will do. */
+    readonly adapters?: boolean;
+  },
 ): Promise<PulledModel> {
   let last = '';
   return pullModel(
@@ -90,5 +98,6 @@ export function pull(
       },
     },
     signal,
+    adapters,
   );
 }

@@ -10,7 +10,8 @@ import { modelName } from '../engine/files/model_name.js';
 import { isMmproj, partNames } from '../loader/gguf/file.js';
 import { shardsOf } from '../loader/hub/node_hub_cache.js';
 import { isGgufName } from '../loader/index.js';
-import { MODEL_TEXTS, SHARD_INDEX, SINGLE_FILE } from '../loader/tensor_index.js';
+import { modelTexts, SHARD_INDEX, SINGLE_FILE } from '../loader/tensor_index.js';
+import { directorySource } from '../loader/sources/node_files.js';
 import { ApiError } from '../server/api_error.js';
 import { hostCheck } from '../server/http/access.js';
 import { type Handler, type ServedFiles, serveFiles } from '../server/http/static_files.js';
@@ -86,10 +87,11 @@ async function filesOf(model: string, folder: string): Promise<ServedFiles> {
     return { files: new Set([...parts, ...beside]), links: parts.length === 1 ? own : own.map(dirname) };
   }
   const shards = shardsOf(await readFile(join(folder, SHARD_INDEX), 'utf8').catch(() => '')) ?? [];
+  const texts = await modelTexts(await directorySource(folder)).catch(() => []);
   // A snapshot of the Hub's cache holds links to the blobs of its repository.
   const [, repository] = /^(.+)[\\/]snapshots[\\/][^\\/]+/.exec(await realpath(folder).catch(() => folder)) ?? [];
   return {
-    files: new Set([...MODEL_TEXTS, SINGLE_FILE, ...shards]),
+    files: new Set([...texts, SINGLE_FILE, ...shards]),
     links: repository === undefined ? [] : [join(repository, 'blobs')],
   };
 }

@@ -13,7 +13,7 @@ export type { NetworkOptions } from './hub/hub_options.js';
 export { parseIntegrity } from './sources/integrity.js';
 export { cachedSource, deleteCached, findCached, listCached, type OpenOptions, openSource } from './open_source.js';
 export { around, readJson, readText, type Source, TOKENIZER_CONFIG_LIMITS, TOKENIZER_LIMITS } from './source.js';
-export { readTensorIndex, type TensorEntry, type TensorIndex } from './tensor_index.js';
+export { ADAPTER_FILES, readTensorIndex, type TensorEntry, type TensorIndex } from './tensor_index.js';
 export { scaledView } from './scaled_view.js';
 export { matrixShape, type RowPiece, storedBlocks, TensorReader } from './tensor_reader.js';
 export {

@@ -6,7 +6,7 @@ import type { CacheOptions } from './cache/cached_source.js';
 import { blobSource, fileListSource, packagedSource } from './sources/file_list_source.js';
 import { findGguf, ggufSource, isGgufName } from './gguf/file.js';
 import type { HttpOptions } from './sources/http_request.js';
-import { checkNetwork, HUB, httpOptionsOf, hubForm, type NetworkOptions } from './hub/hub_options.js';
+import { checkNetwork, HUB, HUB_SHORT, httpOptionsOf, hubForm, type NetworkOptions } from './hub/hub_options.js';
 import { missingFile, type OnProgress, type Source } from './source.js';
 
 export interface OpenOptions extends NetworkOptions, Pick<HttpOptions, 'onBytes' | 'onWait'> {
@@ -18,6 +18,10 @@ export interface OpenOptions extends NetworkOptions, Pick<HttpOptions, 'onBytes'
   readonly images?: boolean | string | undefined;
   /** Of a folder that holds something else than a model: its files, the first of which shows what it is. */
   readonly files?: readonly [string, ...string[]] | undefined;
+  /** Reads of a model by ranges what shows that it runs here, before it is downloaded whole. */
+  readonly look?: ((source: Source) => Promise<unknown>) | undefined;
+  /** Files that are downloaded with them, where there are such. */
+  readonly also?: readonly string[] | undefined;
   /** Told of that download. */
   readonly onProgress?: OnProgress | undefined;
   readonly onWarning?: ((message: string) => void) | undefined;
@@ -42,10 +46,13 @@ export async function openSource(
   const wrapped = await through(found);
   const source = found.at === undefined || wrapped === found ? wrapped : Object.assign(wrapped, { at: found.at });
   const [mustHave] = options.files ?? ['config.json'];
-  if (await isThere(source, source.gguf ?? mustHave, signal)) return source;
+  const isFolder = await isThere(source, source.gguf ?? mustHave, signal);
+  if (isFolder && (source.gguf ?? options.files)) return source;
   if (source.gguf !== undefined) throw missingFile(source, source.gguf);
+  // Repositories of GGUF files often have a config.json, too.
   const gguf = findGguf((await source.list?.()) ?? [], source.name);
   if (gguf !== undefined) return ggufSource(source, gguf);
+  if (isFolder) return source;
   const absence = source.absence?.(mustHave);
   const folder = options.files
     ? `a folder with ${options.files.join(' and ')}`
@@ -84,9 +91,12 @@ async function sourceOf(
   const text = String(where);
   const form = hubForm(text);
   const http = httpOptionsOf(options);
-  if (form !== undefined || (url && [HUB, options.hub && new URL(options.hub).origin].includes(url.origin))) {
+  const hubs = [HUB, HUB_SHORT, options.hub ?? (isNode() && process.env['HF_ENDPOINT'])];
+  if (form !== undefined || hubs.some((hub) => hub && url?.href.startsWith(String(hub)))) {
     const here = url && ((patience: HttpOptions): Promise<Source> => overHttp(url, { ...http, ...patience }));
-    const named = await (await import('./hub/open_hub.js')).openNamed(text, form, options, signal, here);
+    const named = await (
+      await import('./hub/open_hub.js')
+    ).openNamed(form ? text : url!.href, form, options, signal, here);
     if (named) return named;
   }
   if (url && /^https?:$/.test(url.protocol)) return overHttp(url, http);

@@ -26,9 +26,9 @@ export interface Source {
   readonly url?: string;
   /** The GGUF file that is the model, where it is one: then no other file is needed. */
   readonly gguf?: string | undefined;
-  /** What a worker opens to read the same, where that isn't what was given: a name of the Hub means a folder on disk, or a commit. */
-  readonly at?: { readonly where: string; readonly commit?: string };
-  /** Names of the files (of a folder on disk, those at its top), for sources that can tell. */
+  /** What a worker opens to read the same, where that isn't what was given: a name of the Hub means a folder on disk, or a commit. And the name, for other machines. */
+  readonly at?: { readonly where: string; readonly commit?: string; readonly name?: string };
+  /** Names of the files (of a folder on disk, unless it is one of the Hub's cache, those at its top), for sources that can tell. */
   list?(): Promise<readonly string[]>;
   /** Resolves when what has been read so far is stored and checked, for sources that store. */
   flush?(): Promise<void>;

@@ -4,20 +4,22 @@ import type { StoredType } from './dtype.js';
 import { duplicateKey } from './json_keys.js';
 import { readSafetensorsHeader } from './safetensors_header.js';
 import type { RowSlice } from './slices.js';
-import { INDEX_LIMITS, parseJson, readText, type Source } from './source.js';
+import { INDEX_LIMITS, parseJson, readJson, readText, type Source } from './source.js';
 
 export const SINGLE_FILE = 'model.safetensors';
 /** The largest models have some two hundred. */
 const MAX_FILES = 4096;
 export const SHARD_INDEX = 'model.safetensors.index.json';
 
-/** What a load may read of a folder, beside its weights. */
-export const MODEL_TEXTS = [
+/** What a load may read of any folder, beside its weights. */
+const MODEL_TEXTS = [
   'config.json',
   'generation_config.json',
   'tokenizer.json',
   'tokenizer_config.json',
   'chat_template.jinja',
+  'chat_template.json',
+  'additional_chat_templates/tool_use.jinja',
   'tokenizer.model',
   'self_test.json',
   SHARD_INDEX,
@@ -26,9 +28,22 @@ export const MODEL_TEXTS = [
   // What makes vectors of texts.
   'modules.json',
   'config_sentence_transformers.json',
-  '1_Pooling/config.json',
-  ...['2_Dense', '3_Dense'].flatMap((folder) => [`${folder}/config.json`, `${folder}/${SINGLE_FILE}`]),
 ];
+
+/** What PEFT writes of an adapter. */
+export const ADAPTER_FILES = ['adapter_config.json', 'adapter_model.safetensors'] as const;
+
+/** The files that a load may read beside the weights, of those that a folder has: also in folders that its modules.json names. */
+export async function modelTexts(source: Source, signal?: AbortSignal): Promise<string[]> {
+  const modules = await readJson(source, 'modules.json', signal);
+  const folders = (Array.isArray(modules) ? modules : []).flatMap((module: unknown) => {
+    const path = isObject(module) ? module['path'] : undefined;
+    return typeof path === 'string' && /^\w[\w.-]*$/.test(path) ? [path] : [];
+  });
+  const names = [...MODEL_TEXTS, ...folders.flatMap((path) => [`${path}/config.json`, `${path}/${SINGLE_FILE}`])];
+  const sizes = await Promise.all(names.map((name) => source.size(name, signal)));
+  return names.filter((_, at) => sizes[at] !== undefined);
+}
 
 /** One tensor and its bytes [start, end), counted from the beginning of `file`: little-endian, row-major, nothing between elements. */
 export interface TensorEntry {

@@ -16,8 +16,8 @@ export interface TokenizerFiles {
   tokenizerJson: unknown;
   tokenizerConfig?: unknown;
   generationConfig?: unknown;
-  /** The text of chat_template.jinja; wins over `chat_template` of tokenizer_config.json. */
-  chatTemplate?: string | undefined;
+  /** Of files of its own: a text, or a list of {name, template}. It wins over `chat_template` of tokenizer_config.json. */
+  chatTemplate?: unknown;
 }
 
 export interface TextStreamOptions {

@@ -54,7 +54,7 @@ const document = (local: readonly Kept[]): object => ({
   local: local
     .flatMap(({ models }) => models)
     .map((model) => ({
-      ...snakeOf(model, 'revision', 'bytes', 'complete', 'gguf'),
+      ...snakeOf(model, 'kind', 'revision', 'bytes', 'complete', 'gguf'),
       model: model.repo,
       path: model.snapshot,
     })),
@@ -72,10 +72,10 @@ function describe(local: readonly Kept[], isWhole: boolean): string {
   const shown = COLUMNS.filter(([, where]) => where === 'both' || (where === 'whole') === isWhole);
   const stored = local.flatMap(({ cache, models }, at) => {
     if (at > 0 && models.length === 0) return [];
-    const rows = models.map(({ repo, bytes, complete, gguf }) => [
+    const rows = models.map(({ repo, kind, bytes, complete, gguf }) => [
       repo,
       formatBytes(bytes),
-      complete ? gguf.join(', ') || 'complete' : 'not complete: pull it again',
+      complete ? gguf.join(', ') || (kind === 'adapter' ? kind : 'complete') : 'not complete: pull it again',
     ]);
     const none = '  nothing yet; `splitkv pull NAME` downloads one';
     return [`${at === 0 ? 'on this disk' : 'of another Hub'}, in ${cache}:`, rows.length > 0 ? columns(rows) : none];

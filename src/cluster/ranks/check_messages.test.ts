@@ -6,6 +6,7 @@ import { networkAt, whereOf } from '../../engine/workers/model_place.js';
 import { openFiles } from '../../engine/files/open_files.js';
 import type { SliceRequest } from '../../engine/workers/worker_protocol.js';
 import { readText } from '../../loader/source.js';
+import { makeRandomModel } from '../../model/testing/random_model.js';
 import { type HubServer, startHub } from '../../loader/testing/hub_server.js';
 import { checkCommand, placeHere } from './check_messages.js';
 
@@ -60,12 +61,8 @@ describe("a coordinator's Hub that has another model under a known name", () => 
   let evil: HubServer;
   let home: string;
   beforeEach(async () => {
-    evil = await startHub({
-      [NAME]: {
-        files: { 'config.json': '{"hidden_size":192}', 'tokenizer.json': '{}', 'model.safetensors': 'x'.repeat(3000) },
-        branches: [COMMIT],
-      },
-    });
+    const files = Object.fromEntries(makeRandomModel({ seed: 5 }).files);
+    evil = await startHub({ [NAME]: { files, branches: [COMMIT] } });
     home = await mkdtemp(join(tmpdir(), 'splitkv-rank-'));
     for (const name of ['HF_TOKEN_PATH', 'HF_HUB_CACHE', 'HUGGINGFACE_HUB_CACHE', 'HF_ENDPOINT', 'HF_HUB_OFFLINE'])
       vi.stubEnv(name, '');
@@ -82,7 +79,7 @@ describe("a coordinator's Hub that has another model under a known name", () => 
     evil.commit = () => COMMIT;
     const place = placed(`hf:${NAME}`, { hub: evil.url, ...(commit && { commit }) });
     const source = await openFiles(whereOf(place), { network: networkAt(place), cache: true });
-    expect(await readText(source, 'config.json')).toContain('192');
+    expect(await readText(source, 'config.json')).toContain('"hidden_size": 64');
     expect(evil.requests.filter(({ authorization }) => authorization !== undefined)).toEqual([]);
     expect(await readdir(join(home, 'hub'))).toEqual(['.splitkv']);
     vi.stubEnv('HF_HUB_OFFLINE', '1');

@@ -5,7 +5,7 @@ import { inParallel, pause } from '../../base/waits.js';
 import { openModelFiles } from '../../engine/files/model_files.js';
 import { modelName } from '../../engine/files/model_name.js';
 import { findMmproj, type Source } from '../../loader/index.js';
-import { MODEL_TEXTS } from '../../loader/tensor_index.js';
+import { modelTexts } from '../../loader/tensor_index.js';
 import type { Cluster } from '../connect.js';
 import { Bucket, WIDTH } from './bucket.js';
 import {
@@ -145,7 +145,10 @@ async function collect(bucket: Bucket, signal: AbortSignal | undefined): Promise
 async function filesOf(source: Source, signal: AbortSignal | undefined): Promise<Pick<StoredFile, 'file' | 'bytes'>[]> {
   const { index } = await (await openModelFiles(source, signal)).reader();
   const { gguf } = source;
-  const others = gguf === undefined ? MODEL_TEXTS : [await findMmproj(source, gguf, signal).catch(() => undefined)];
+  const others =
+    gguf === undefined
+      ? await modelTexts(source, signal)
+      : [await findMmproj(source, gguf, signal).catch(() => undefined)];
   const names = [...others, ...index.files.map(({ name }) => name)].filter((name) => name !== undefined);
   const files: Pick<StoredFile, 'file' | 'bytes'>[] = [];
   for (const file of names) {

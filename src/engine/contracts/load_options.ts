@@ -37,10 +37,14 @@ export const encoderOf = ({ images, mmproj, sound }: Encoders): boolean | string
   mmproj ?? (images || sound);
 
 type Encoders = Pick<LoadOptions, 'images' | 'mmproj' | 'sound'>;
-type Asked = Pick<LoadOptions, 'hub' | 'hubToken' | 'headers' | 'fetch'> & Encoders;
-/** What is said of the network, and which files are wanted from there. */
-export const networkOf = ({ hub, hubToken: token, headers, fetch, ...more }: Asked): OpenOptions =>
-  defined({ hub, token, headers, fetch, images: encoderOf(more) });
+type Network = Pick<LoadOptions, 'hub' | 'hubToken' | 'headers' | 'fetch'>;
+/** What is said of the network. */
+export const networkOf = ({ hub, hubToken: token, headers, fetch }: Network): OpenOptions =>
+  defined({ hub, token, headers, fetch });
+
+/** And which files of the model itself are wanted from there. */
+export const modelNetworkOf = (options: Network & Encoders): OpenOptions =>
+  defined({ ...networkOf(options), images: encoderOf(options) });
 
 const prefillSchema: OptionsSchema<PrefillOptions> = { kind: true, adapter: true };
 

@@ -1,7 +1,12 @@
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import sharp from 'sharp';
-import { afterAll, describe, expect, test } from 'vitest';
+import { afterAll, describe, expect, test, vi } from 'vitest';
 import { Random } from '../../base/random.js';
 import { testAdapters } from '../../gpu/testing/adapters.js';
+import { startHub } from '../../loader/testing/hub_server.js';
+import { adapterToGguf, randomAdapter } from '../../model/testing/random_adapter.js';
 import { makeRandomVision, type RandomVisionOptions } from '../../model/testing/random_vision.js';
 import { type MmprojOptions, mmprojOf, textGgufOf } from '../../model/testing/gguf/mmproj.js';
 import type { LoadOptions, Model } from '../contracts/api.js';
@@ -140,4 +145,56 @@ describe.each(kinds)('$kind', ({ mark, ...of }) => {
     expect(with_.bytes - without.bytes).toBeGreaterThan(0.9 * (mmproj.size - host));
     expect(with_.download - without.download).toBeGreaterThan(0.9 * (mmproj.size - host - 4096));
   });
+});
+
+test('by names of the Hub, a draft and an adapter beside it', { timeout: 300_000 }, async () => {
+  const made = makeRandomVision({ seed: 28, imageToken: 300 });
+  const [text, mmproj] = [textGgufOf(made), mmprojOf(made)];
+  const lora = randomAdapter(made, { seed: 4, targets: /^model\.layers\.\d\.self_attn\.q_proj\.weight$/ });
+  const files = { 'F32/tiny-F32.gguf': text, 'encoders/mmproj-F16.gguf': mmproj };
+  const hub = await startHub({
+    'org/seen': { files },
+    'org/text': { files: { 'tiny-F32.gguf': text } },
+    'org/draft': { files: { 'd-F32.gguf': text } },
+    'org/lora': { files: { 'a-lora.gguf': adapterToGguf(made, lora, 8) } },
+  });
+  const home = await mkdtemp(join(tmpdir(), 'splitkv-images-'));
+  for (const [name, value] of Object.entries({ HF_HOME: home, HF_HUB_CACHE: '', HF_TOKEN: '' }))
+    vi.stubEnv(name, value);
+  try {
+    const named = 'encoders/mmproj-F16.gguf';
+    const rowsOf = async (where: string | readonly File[], more: LoadOptions): Promise<readonly Float32Array[]> => {
+      const model = await load(where, { ...options, hub: hub.url, ...more });
+      try {
+        const ids = await model.readPrompt({ prompt: 'the cat <image> ran', images: [image] });
+        const own = model.adapters.list.map(({ name }) => ({ adapter: name }));
+        const rows = await Promise.all([{}, ...own].map((request) => model.logits(ids, request)));
+        return rows.map(({ rows: [row] }) => row!);
+      } finally {
+        await model.dispose();
+      }
+    };
+    const { images: _, ...plain } = options;
+    const adapters = { a: [fileOf('a-lora.gguf', adapterToGguf(made, lora, 8))] };
+    const expected = await rowsOf([fileOf('t.gguf', text), fileOf('mmproj-t.gguf', mmproj)], { adapters });
+    expect(expected[1]).not.toEqual(expected[0]);
+    for (const offline of ['', '1']) {
+      vi.stubEnv('HF_HUB_OFFLINE', offline);
+      expect(await rowsOf('hf:org/seen', { adapters: { a: 'org/lora' } })).toEqual(expected);
+      const beside = { mmproj: named, draft: 'org/draft:F32', adapters: { a: 'hf:org/lora/a-lora.gguf' } };
+      expect(await rowsOf('org/seen:F32', { ...plain, images: false, ...beside })).toEqual(expected);
+    }
+    const workers = await rowsOf('org/seen', { ranks: 2, plan: 'tp', workers: true });
+    expect(workers[0]).toEqual(expected[0]);
+    vi.stubEnv('HF_HUB_OFFLINE', '');
+    await expect(rowsOf('org/text', {})).rejects.toThrow(/no mmproj file lies beside tiny-F32\.gguf of org\/text/);
+    expect(await readdir(join(home, 'hub'), { recursive: true })).not.toContainEqual(
+      expect.stringMatching(/org--text/),
+    );
+    expect((await rowsOf('org/seen', { cache: false }))[0]).toEqual(expected[0]);
+  } finally {
+    vi.unstubAllEnvs();
+    await hub[Symbol.asyncDispose]();
+    await rm(home, { recursive: true });
+  }
 });

@@ -11,7 +11,7 @@ import { checkWindowFits } from '../../model/compression/budgets.js';
 import { type ModelConfig, takesRows } from '../../model/config/model_config.js';
 import type { Plan } from '../../placement/index.js';
 import type { LoadOptions, LoadProgress, Model, Pooling, RecommendedSampling } from '../contracts/api.js';
-import { checkLoadOptions, networkOf, prefillList } from '../contracts/load_options.js';
+import { checkLoadOptions, modelNetworkOf, networkOf, prefillList } from '../contracts/load_options.js';
 import { isStored } from '../contracts/cluster_options.js';
 import type { PrefillWorker } from '../contracts/prefill_worker.js';
 import { type ModelTokenizer, openTokenizer } from '../files/model_files.js';
@@ -278,7 +278,7 @@ async function openSource(
   onWait: (waiting?: string) => void,
 ): Promise<{ readonly source: Source; readonly place: ModelPlace | undefined }> {
   const { cache = true, integrity, signal } = options;
-  const network = networkOf(options);
+  const network = modelNetworkOf(options);
   const stored = isStored(where) ? await (places ?? noCluster(where)).stored(where) : undefined;
   const source = await openFiles(stored ?? where, {
     network,
@@ -293,8 +293,8 @@ async function openSource(
   });
   if (!options.workers && !places) return { source, place: undefined };
   // Another machine has the files elsewhere than this one, unless the cluster has them.
-  const at = places && source.at && !stored ? { ...source.at, where } : source.at;
-  return { source, place: await placeOf(where, network, at as typeof source.at) };
+  const at = places && source.at?.name && !stored ? { ...source.at, where: source.at.name } : source.at;
+  return { source, place: await placeOf(where, network, at) };
 }
 
 /** A draft model's files, where one is asked for, or the model's own head. */
@@ -306,7 +306,9 @@ async function findDraft(
 ): Promise<FoundDraft | undefined> {
   if (options.speculate === 'mtp') return (await import('./open_draft.js')).describeHead(model, options);
   if (options.draft === undefined) return undefined;
-  const own = { ...opening, where: options.draft, options: { ...options, workers: false, integrity: undefined } };
+  // Of the model itself.
+  const others = { workers: false, integrity: undefined, images: false, mmproj: undefined, sound: false };
+  const own = { ...opening, where: options.draft, options: { ...options, ...others } };
   const { source } = await openSource({ ...own, places: undefined }, onWait);
   return (await import('./open_draft.js')).describeDraft(source, options, { ...text, facts: model.facts });
 }

@@ -21,7 +21,7 @@ import type { LoadOptions, ModelInfo } from '../contracts/api.js';
 import { adapterMisfit } from '../planning/adapter_fit.js';
 import { type PlanOutlook, planOutlook } from '../planning/auto_plan.js';
 import { bytesOf } from '../planning/budgets.js';
-import { checkLoadOptions, loadSchema, networkOf } from '../contracts/load_options.js';
+import { checkLoadOptions, loadSchema, modelNetworkOf, networkOf } from '../contracts/load_options.js';
 import { openTokenizer } from '../files/model_files.js';
 import { openFiles } from '../files/open_files.js';
 import { type DescribedModel, describeModel } from './describe_model.js';
@@ -130,7 +130,7 @@ export async function planModel(
   throwIfAborted(signal, 'planning');
   const asked: LoadOptions = { ...loadOptions, ...(plan !== undefined && { plan }) };
   const source = await openFiles(where, {
-    network: networkOf(options),
+    network: modelNetworkOf(options),
     integrity: options.integrity,
     lookOnly: true,
     onWait: (why) => why && onProgress?.(why),

@@ -2,6 +2,7 @@ import { didYouMean, formatError, ioError, throwIfAborted, unsupportedError, usa
 import { isObject, show } from '../../base/json.js';
 import { nth, sum } from '../../base/lists.js';
 import {
+  ADAPTER_FILES,
   matrixShape,
   type OpenOptions,
   readJson,
@@ -18,8 +19,7 @@ import type { AdapterGiven, AdapterPart } from '../contracts/api.js';
 import { openFiles, type OpenFilesOptions } from './open_files.js';
 import { readStackedPairs } from './stacked_pairs.js';
 
-const CONFIG = 'adapter_config.json';
-const WEIGHTS = 'adapter_model.safetensors';
+const [CONFIG, WEIGHTS] = ADAPTER_FILES;
 
 /** How an adapter's files are asked for and kept: as its model's. */
 export type AdapterOpening = Pick<OpenFilesOptions, 'network' | 'cache' | 'onWarning'>;
@@ -76,7 +76,7 @@ export async function readAdapter(
   opening: AdapterOpening = {},
   signal?: AbortSignal,
 ): Promise<LowRankPair[]> {
-  const network: OpenOptions = { ...opening.network, files: [CONFIG, WEIGHTS] };
+  const network: OpenOptions = { ...opening.network, files: ADAPTER_FILES };
   const tensors = expectedTensors(targetsOf(modelMap(config), config));
   const pairs = new Map<string, LowRankPair[]>();
   for (const { from, scale = 1 } of parts) {

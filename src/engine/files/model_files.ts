@@ -107,9 +107,21 @@ async function readTokenizerFiles(
   const [tokenizerConfig, generationConfig, chatTemplate] = await Promise.all([
     readText(source, 'tokenizer_config.json', signal, TOKENIZER_CONFIG_LIMITS),
     readText(source, 'generation_config.json', signal),
-    readText(source, 'chat_template.jinja', signal),
+    readTemplate(source, signal),
   ]);
   return { tokenizerJson, tokenizerConfig, generationConfig, chatTemplate };
+}
+
+/** A template that has files of its own: with one for tools as transformers 5 writes it, or that of an older processor. */
+async function readTemplate(source: Source, signal: AbortSignal | undefined): Promise<TokenizerFiles['chatTemplate']> {
+  const [template, forTools, older] = await Promise.all([
+    readText(source, 'chat_template.jinja', signal),
+    readText(source, 'additional_chat_templates/tool_use.jinja', signal),
+    readJson(source, 'chat_template.json', signal),
+  ]);
+  if (template === undefined) return isObject(older) ? older['chat_template'] : undefined;
+  if (forTools === undefined) return template;
+  return Object.entries({ default: template, tool_use: forTools }).map(([name, each]) => ({ name, template: each }));
 }
 
 /** A model's tokenizer and what it was made of, or why there is none: token ids need none. */

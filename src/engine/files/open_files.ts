@@ -8,6 +8,7 @@ import {
   type Source,
 } from '../../loader/index.js';
 import type { LoadOptions } from '../contracts/api.js';
+import { openModelFiles } from './model_files.js';
 
 /** `onProgress` is told of files that are read to be checked, and of what Node downloads from the Hub. */
 export interface OpenFilesOptions extends Pick<OpenOptions, 'onWarning' | 'onProgress' | 'onBytes' | 'onWait'> {
@@ -28,13 +29,25 @@ export async function openFiles(
   { network, cache = true, integrity, lookOnly = false, kind, signal, ...told }: OpenFilesOptions,
 ): Promise<Source> {
   const { onWarning, onProgress } = told;
-  return openSource(where, signal, { ...network, ...told, whole: cache && !lookOnly }, async (found) => {
-    const source = cache ? await cachedSource(found, { signal, onWarning, store: !lookOnly, kind }) : found;
+  const verified = async (source: Source, weights: boolean): Promise<Source> => {
     if (integrity === undefined) return source;
     const { verifiedSource } = await import('../../loader/sources/verified_source.js');
-    return verifiedSource(source, integrity, { weights: !lookOnly, onProgress, signal });
+    return verifiedSource(source, integrity, { weights, onProgress, signal });
+  };
+  const look = async (source: Source): Promise<unknown> =>
+    looksAt(network?.images, signal)(await verified(source, false));
+  const also = Object.keys(integrity ?? {});
+  return openSource(where, signal, { ...network, ...told, look, also, whole: cache && !lookOnly }, async (found) => {
+    const source = cache ? await cachedSource(found, { signal, onWarning, store: !lookOnly, kind }) : found;
+    return verified(source, !lookOnly);
   });
 }
+
+/** Throws for a model that isn't run here, by its config and the headers of its weights. @param encoder as of `openModelFiles` */
+export const looksAt =
+  (encoder?: boolean | string, signal?: AbortSignal) =>
+  async (source: Source): Promise<unknown> =>
+    (await openModelFiles(source, signal, undefined, encoder)).reader();
 
 /** What files are refused for that came damaged: bytes may say anything. */
 const SENSELESS: readonly ErrorCode[] = ['format', 'config', 'unsupported'];

@@ -370,8 +370,8 @@ describe('adapters of a loaded model', () => {
     const { config } = made;
     const read = (from: string, opening = {}) => readAdapter([{ from }], config, opening);
     const expected = await readAdapter([{ from: adapters.one }], config);
-    await using server = await startServer(Object.fromEntries(one.files));
-    await using hub = await startHub({ 'org/lora': { files: Object.fromEntries(one.files) } });
+    const server = await startServer(Object.fromEntries(one.files));
+    const hub = await startHub({ 'org/lora': { files: Object.fromEntries(one.files) } });
     const root = new MemoryFolder();
     vi.stubGlobal('navigator', { storage: { getDirectory: async () => root } });
     vi.stubEnv('HF_HOME', folder);
@@ -393,6 +393,8 @@ describe('adapters of a loaded model', () => {
     } finally {
       vi.unstubAllGlobals();
       vi.unstubAllEnvs();
+      await server[Symbol.asyncDispose]();
+      await hub[Symbol.asyncDispose]();
     }
   });
 

@@ -50,6 +50,12 @@ export async function findCached(url: string): Promise<CachedModel | undefined> 
   return model && describe(model, url);
 }
 
+/** The names of the files that are kept of one model or adapter. Throws as listCached. */
+export async function cachedNames(url: string): Promise<string[]> {
+  const model = await findModelFolder(await openCacheFolder(), url);
+  return model ? (await CachedFile.versions(model)).map(({ manifest }) => manifest.file) : [];
+}
+
 /** The models and adapters that this origin keeps. Throws as listCached. */
 export async function cachedFiles(folder?: CacheDirectory): Promise<CachedModel[]> {
   const cache = folder ?? (await openCacheFolder());

@@ -99,6 +99,8 @@ it('findGguf takes the one model, not the projector beside it', () => {
   expect(findGguf(['README.md', 'm.GGUF', 'mmproj-m.gguf'], 'x')).toBe('m.GGUF');
   expect(findGguf([second, first], 'x')).toBe(first);
   expect(findGguf(['config.json'], 'x')).toBeUndefined();
+  expect(findGguf(['config.json', 'm.gguf', 'imatrix.gguf'], 'x')).toBe('m.gguf');
+  expect(findGguf(['config.json', 'm.gguf', 'model-00001-of-00002.safetensors'], 'x')).toBeUndefined();
   expect(() => findGguf(['b.gguf', 'a.gguf'], 'x')).toThrow(/x holds 2 GGUF models \(a\.gguf, b\.gguf\)/);
 });
 
@@ -170,11 +172,14 @@ describe('openSource', () => {
     expect((await openSource(url)).url).toBe(url);
   });
 
-  it('takes the folder of one, and prefers a config.json', async () => {
+  it('takes the folder of one, and prefers a config.json with weights', async () => {
     expect((await openSource(join(folder, 'one'))).gguf).toBe('my model.gguf');
     const file = new File([whole], 'm.gguf');
     Object.defineProperty(file, 'webkitRelativePath', { value: 'chosen/m.gguf' });
     expect((await openSource([file])).gguf).toBe('chosen/m.gguf');
+    // Repositories of GGUF files often have one without other weights.
+    expect((await openSource(join(folder, 'both'))).gguf).toBe('a.gguf');
+    await writeFile(join(folder, 'both', 'model.safetensors'), '');
     expect((await openSource(join(folder, 'both'))).gguf).toBeUndefined();
   });
 

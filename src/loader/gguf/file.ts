@@ -87,13 +87,13 @@ export function ggufSource(folder: Source, gguf: string): Source {
   return around(folder, { gguf, url });
 }
 
-/** 'Q4_K_M' of 'model-q4_k_m.gguf' or 'Q4_K_M/model-00001-of-00002.gguf'. */
+/** 'Q4_K_M' of 'model-q4_k_m.gguf' or 'Q4_K_M/model-00001-of-00002.gguf'; 'UD-Q4_K_XL' of 'model-UD-Q4_K_XL.gguf'. */
 export function quantOf(file: string): string | undefined {
   const stem = file.replace(/(-\d{5}-of-\d{5})?\.gguf$/i, '');
   return QUANT.exec(stem)?.[1]?.toUpperCase().replace('FP', 'F');
 }
 
-const QUANT = /(?:^|[-._/])((?:IQ|TQ|Q)\d\w*|(?:MX|NV)FP4\w*|BF16|F(?:P)?(?:16|32))$/i;
+const QUANT = /(?:^|[-._/])((?:UD-)?(?:IQ|TQ|Q)\d\w*|(?:MX|NV)FP4\w*|BF16|FP?(?:16|32))$/i;
 
 /** llama.cpp's encoder of images, which lies beside a model. */
 export const isMmproj = (file: string): boolean => /mmproj[^/]*\.gguf$/i.test(file);
@@ -136,14 +136,21 @@ export async function findMmproj(source: Source, gguf: string, signal?: AbortSig
   return undefined;
 }
 
+/** What a model was quantised by, which its makers put beside it. */
+const isImatrix = (file: string): boolean => /imatrix/i.test(file) && quantOf(file) === undefined;
+
 /** The GGUF models among files, by their first parts: parts of a split one count as one, encoders of images are no models. */
 export function ggufModels(files: Iterable<string>): string[] {
-  const models = [...files].filter((file) => isGgufName(file) && !isMmproj(file));
+  const models = [...files].filter((file) => isGgufName(file) && !isMmproj(file) && !isImatrix(file));
   return [...new Set(models.map((file) => partNames(file)[0]))].sort();
 }
 
-/** The GGUF model among the files of a folder, or undefined where there is none. Throws `usage` where there are several. */
+/**
+ * The GGUF model among the files of a folder; undefined where there is none, or a config.json with other weights. Throws `usage`
+ * where there are several.
+ */
 export function findGguf(files: readonly string[], folder: string): string | undefined {
+  if (files.includes('config.json') && files.some((file) => file.endsWith('.safetensors'))) return undefined;
   const models = ggufModels(files);
   if (models.length <= 1) return models[0];
   throw usageError(`${folder} holds ${models.length} GGUF models (${models.join(', ')}); give the file that is meant`);

@@ -6,6 +6,8 @@ describe('what a name looks like', () => {
   it.each([
     ['hf:ORG/NAME', 'hub'],
     ['HF:gpt2', 'hub'],
+    ['hf.co/ORG/NAME:Q4_K_M', 'hub'],
+    ['huggingface.co/ORG/NAME', 'hub'],
     ['HuggingFaceTB/SmolLM2-360M-Instruct', 'either'],
     ['models/my-model', 'either'],
     ['Org/Name-GGUF/model.gguf', 'either'],
@@ -37,6 +39,9 @@ describe('names of the Hub', () => {
     ['hf:Org/Name', { repo: 'Org/Name', revision: 'main' }],
     ['hf://Org/Name', { repo: 'Org/Name', revision: 'main' }],
     ['hf:gpt2', { repo: 'gpt2', revision: 'main' }],
+    ['hf.co/Org/Name:Q8_0', { repo: 'Org/Name', revision: 'main', quant: 'Q8_0' }],
+    ['huggingface.co/Org/Name', { repo: 'Org/Name', revision: 'main' }],
+    ['hf:Org/Name/', { repo: 'Org/Name', revision: 'main' }],
     ['Org/Name@v1.0', { repo: 'Org/Name', revision: 'v1.0' }],
     ['Org/Name@refs/pr/12', { repo: 'Org/Name', revision: 'refs/pr/12' }],
     ['Org/Name@feature/x', { repo: 'Org/Name', revision: 'feature/x' }],
@@ -90,9 +95,29 @@ describe('names of the Hub', () => {
     ['https://huggingface.co/Org/Name/tree/v1', { repo: 'Org/Name', revision: 'v1' }],
     ['https://huggingface.co/Org/Name/resolve/refs%2Fpr%2F1/', { repo: 'Org/Name', revision: 'refs/pr/1' }],
     ['https://huggingface.co/Org/Name/blob/main/a.gguf', { repo: 'Org/Name', revision: 'main', file: 'a.gguf' }],
+    [
+      'https://huggingface.co/Org/Name/resolve/v1/q/a.gguf?download=true',
+      { repo: 'Org/Name', revision: 'v1', file: 'q/a.gguf' },
+    ],
+    ['https://huggingface.co/Org/Name?library=transformers', { repo: 'Org/Name', revision: 'main' }],
+    ['https://huggingface.co/Org/Name/blob/v1/model-00001-of-00002.safetensors', { repo: 'Org/Name', revision: 'v1' }],
+    ['https://huggingface.co/Org/Name/blob/main/onnx/config.json', undefined],
+    ['https://hf.co/Org/Name', { repo: 'Org/Name', revision: 'main' }],
+    [
+      'https://huggingface.co/Org/Name?show_file_info=q%2Fa.gguf',
+      { repo: 'Org/Name', revision: 'main', file: 'q/a.gguf' },
+    ],
+    [
+      'https://huggingface.co/Org/Name/tree/main/UD-Q4_K_XL',
+      { repo: 'Org/Name', revision: 'main', quant: 'UD-Q4_K_XL' },
+    ],
+    ['https://huggingface.co/Org/Name/tree/main/onnx', undefined],
+    ['https://mirror.example/hub/Org/Name/tree/v1', { repo: 'Org/Name', revision: 'v1' }],
+    ['https://mirror.example/hub/Org/Name/resolve/v1/a.gguf?signature=1', undefined],
+    ['https://mirror.example/Org/Name', undefined],
     ['https://huggingface.co/datasets/Org/Name', undefined],
     ['https://huggingface.co/Org/Name/blob/main/README.md', undefined],
     ['https://huggingface.co/Org', undefined],
     ['https://example.com/Org/Name', undefined],
-  ])('address %s', (url, name) => expect(hubNameOfUrl(new URL(url), 'https://huggingface.co')).toEqual(name));
+  ])('address %s', (url, name) => expect(hubNameOfUrl(new URL(url), 'https://mirror.example/hub')).toEqual(name));
 });

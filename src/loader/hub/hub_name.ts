@@ -1,4 +1,6 @@
 import { tried, usageError } from '../../base/errors.js';
+import { quantOf } from '../gguf/file.js';
+import { HUB, HUB_SHORT, SAYS_HUB } from './hub_options.js';
 
 /** A model of the Hugging Face Hub, as people name it. */
 export interface HubName {
@@ -23,7 +25,7 @@ const MAX_NAME = 96;
  * @throws SplitkvError `usage` saying which part is wrong
  */
 export function parseHubName(text: string): HubName {
-  const given = text.replace(/^hf:(\/\/)?/i, '');
+  const given = text.replace(SAYS_HUB, '').replace(/\/$/, '');
   const wrong = (why: string): Error => usageError(`'${text}' is no model of the Hub: ${why}; expected ${FORM}`);
   const at = given.indexOf('@');
   const named = at === -1 ? given : given.slice(0, at);
@@ -94,21 +96,35 @@ export const resolveUrl = (endpoint: string, repo: string, revision: string): st
   `${endpoint}/${repo}/resolve/${encodeURIComponent(revision)}/`;
 
 /**
- * The model that an address of the Hub's own means: that of a repository's page, of a tree or file in it, or of what is
- * downloaded. Undefined for other addresses.
+ * The model that an address of this Hub means, or one of the Hub's own: that of a repository's page, of a tree or file in it, or of
+ * what is downloaded. Undefined for other addresses.
  */
 export function hubNameOfUrl(url: URL, endpoint: string): HubName | undefined {
-  const base = new URL(`${endpoint}/`);
-  if (url.origin !== base.origin || !url.pathname.startsWith(base.pathname) || url.search !== '') return undefined;
+  const base = [endpoint, HUB, HUB_SHORT]
+    .map((each) => new URL(`${each}/`))
+    .find((each) => url.href.startsWith(each.href));
+  if (!base) return undefined;
   const parts = url.pathname.slice(base.pathname.length).split('/').filter(Boolean);
   const [org, name, kind, revision, ...path] = parts.map((part) => tried(() => decodeURIComponent(part)) ?? part);
   if (org === undefined || name === undefined || ['datasets', 'spaces', 'api', 'models'].includes(org))
     return undefined;
   if (problemOf(`${org}/${name}`) !== undefined) return undefined;
   const repo = `${org}/${name}`;
-  if (kind === undefined) return { repo, revision: DEFAULT_REVISION };
+  // The page of a GGUF file's metadata.
+  const shown = url.searchParams.get('show_file_info') ?? undefined;
+  const named = {
+    repo,
+    revision: revision ?? DEFAULT_REVISION,
+    ...(shown !== undefined && isGguf(shown) && { file: shown }),
+  };
+  if (kind === undefined) return named;
   if (!['tree', 'blob', 'resolve'].includes(kind) || revision === undefined) return undefined;
-  if (path.length === 0) return { repo, revision };
+  if (kind === 'resolve' && !['', '?download=true'].includes(url.search)) return undefined;
+  if (path.length === 0) return named;
   const file = path.join('/');
-  return isGguf(file) ? { repo, revision, file } : undefined;
+  if (isGguf(file)) return { repo, revision, file };
+  if (/^[^/]+\.(safetensors|json)$/.test(file)) return { repo, revision };
+  // A quantisation's folder.
+  const quant = kind === 'tree' ? quantOf(`${file}.gguf`) : undefined;
+  return quant === undefined ? undefined : { repo, revision, quant };
 }

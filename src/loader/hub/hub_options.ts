@@ -2,13 +2,16 @@ import { usageError } from '../../base/errors.js';
 import { defined } from '../../base/options.js';
 import type { HttpOptions } from '../sources/http_request.js';
 
+/** Before a name of the Hub: `hf:`, or as other programs have it. */
+export const SAYS_HUB = /^(hf:(\/\/)?|(hf\.co|huggingface\.co)\/)/i;
+
 /**
- * What a model's name looks like: 'hub' is the Hub's for certain (`hf:...`); 'pinned' is by its form (`ORG/NAME@REVISION`,
+ * What a model's name looks like: 'hub' is the Hub's for certain (`hf:...`, `hf.co/...`); 'pinned' is by its form (`ORG/NAME@REVISION`,
  * `ORG/NAME:Q4_K_M`); 'either' may also be a folder or file (`ORG/NAME`, `ORG/NAME/FILE.gguf`); a 'word' may be one of the
  * catalog. Undefined: a path or URL. A final slash, a leading '.', '/' or '~' and a scheme always mean a path or URL.
  */
 export function hubForm(where: string): 'hub' | 'pinned' | 'either' | 'word' | undefined {
-  if (/^hf:/i.test(where)) return 'hub';
+  if (SAYS_HUB.test(where)) return 'hub';
   if (/^\w[\w.-]*$/.test(where)) return /\.gguf$/i.test(where) ? undefined : 'word';
   const match = /^\w[\w.-]*\/(\w[\w.-]*)([@:][^\s?#\\]+)?((?:\/[^\s/?#\\]+)+\.gguf)?$/i.exec(where);
   if (!match || where.endsWith('/')) return undefined;
@@ -17,8 +20,9 @@ export function hubForm(where: string): 'hub' | 'pinned' | 'either' | 'word' | u
   return file === undefined && /\.gguf$/i.test(name) ? undefined : 'either';
 }
 
-/** The Hub, unless another endpoint is named. */
+/** The Hub, unless another endpoint is named; and its short address. */
 export const HUB = 'https://huggingface.co';
+export const HUB_SHORT = 'https://hf.co';
 
 /** How a model that comes over the network is asked for. */
 export interface NetworkOptions {

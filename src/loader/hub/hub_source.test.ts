@@ -93,6 +93,7 @@ describe('a repository read by ranges', () => {
     const source = await open('org/model');
     expect(await readText(source, 'config.json')).toBe('{"a":1}');
     expect(await source.size('generation_config.json')).toBeUndefined();
+    await expect(open('org/model:Q4_0')).rejects.toThrow(/doesn't tell what org\/model holds: name the file instead/);
   });
 
   it('follows a repository that has another name by now', async () => {
@@ -176,7 +177,9 @@ describe('refusals of the Hub', () => {
 
   it('a repository without a model that runs', async () => {
     hub.repositories.set('org/bin', { files: { 'config.json': '{}', 'pytorch_model.bin': 'x' } });
-    expect((await failure('org/bin')).message).toMatch(/holds no model that runs here.*; it has pytorch_model\.bin/);
+    expect((await failure('org/bin')).message).toMatch(
+      /holds no model that runs here.*; it has pytorch_model\.bin, which transformers converts: .*from_pretrained\('org\/bin'\)/,
+    );
   });
 });
 
@@ -200,6 +203,18 @@ describe('repositories of GGUF files', () => {
     const source = await open('org/g');
     expect(source.url).toBe(`${hub.url}/org/g/resolve/main/Q4_K_M/m-Q4_K_M-00001-of-00002.gguf`);
     expect(source.at!.where).toBe('hf:org/g/Q4_K_M/m-Q4_K_M-00001-of-00002.gguf');
+  });
+
+  it("quantisations of Unsloth's own, which stand behind the plain ones; what a model was quantised by is none", async () => {
+    gguf('UD-Q4_K_XL/m-UD-Q4_K_XL-00001-of-00001.gguf', 'm-UD-Q2_K_XL.gguf', 'm-UD-IQ1_S.gguf', 'm-imatrix.gguf');
+    expect(await chosen('org/g')).toBe('UD-Q4_K_XL/m-UD-Q4_K_XL-00001-of-00001.gguf');
+    expect(await chosen('org/g:UD-Q2_K_XL')).toBe('m-UD-Q2_K_XL.gguf');
+    expect(await chosen('org/g:iq1_s')).toBe('m-UD-IQ1_S.gguf');
+    gguf('m-UD-Q4_K_M.gguf', 'm-Q4_K_M.gguf');
+    expect(await chosen('org/g')).toBe('m-Q4_K_M.gguf');
+    expect(await chosen('org/g:ud-q4_k_m')).toBe('m-UD-Q4_K_M.gguf');
+    gguf('m-IQ2_M.gguf', 'imatrix.gguf');
+    expect(await chosen('org/g')).toBe('m-IQ2_M.gguf');
   });
 
   it('the one of a named quantisation, in any case, also beside safetensors', async () => {

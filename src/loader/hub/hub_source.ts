@@ -23,14 +23,20 @@ export function hubSource(
   listing: HubListing | undefined,
   files?: OpenOptions['files'],
 ): Source {
+  if (!listing && name.quant !== undefined)
+    throw ioError(
+      `${access.endpoint} doesn't tell what ${name.repo} holds: name the file instead, as in ${name.repo}/FILE.gguf`,
+    );
   const gguf = listing ? modelFile(name, listing, files) : name.file;
   const folder = new HubSource(access, name, listing);
   const source = gguf === undefined ? folder : ggufSource(folder, gguf);
   const commit = listing?.commit;
-  return Object.assign(source, {
-    at: { where: `hf:${hubText({ ...name, quant: undefined, file: gguf })}`, ...(commit !== undefined && { commit }) },
-  });
+  return Object.assign(source, { at: { where: placeName(name, gguf), ...(commit !== undefined && { commit }) } });
 }
+
+/** The name of what was found. @param gguf the file that is the model, if it is one */
+export const placeName = (name: HubName, gguf: string | undefined): string =>
+  `hf:${hubText({ ...name, quant: undefined, file: gguf })}`;
 
 /**
  * The .gguf file that is the model; undefined for a repository of safetensors, which win unless a file or quantisation is named.
@@ -50,33 +56,18 @@ export function modelFile(name: HubName, listing: HubListing, wanted?: OpenOptio
     : 'config.json with model.safetensors (or its shards and their index)';
   throw ioError(
     `${hubText(name)} holds no ${wanted ? 'such files' : 'model that runs here'}: expected ${expected}, or a .gguf file` +
-      (other === undefined ? '' : `; it has ${other}`),
+      (other === undefined ? '' : `; it has ${other}`) +
+      (/\.(bin|pth?)$/i.test(other ?? '') && !wanted
+        ? `, which transformers converts: AutoModelForCausalLM.from_pretrained('${name.repo}').save_pretrained(FOLDER)`
+        : ''),
   );
 }
 
 /** Which of a repository's files is taken unasked: the first of these that there is. All of them are types that this runtime reads. */
-const PREFERRED_QUANTS = [
-  'Q4_K_M',
-  'Q4_0',
-  'Q4_K_S',
-  'Q5_K_M',
-  'Q8_0',
-  'Q5_K_S',
-  'Q6_K',
-  'Q5_0',
-  'Q4_1',
-  'Q5_1',
-  'IQ4_XS',
-  'IQ4_NL',
-  'MXFP4',
-  'MXFP4_MOE',
-  'F16',
-  'BF16',
-  'F32',
-  'Q3_K_L',
-  'Q3_K_M',
-  'Q3_K_S',
-] as const;
+const PREFERRED_QUANTS = (
+  'Q4_K_M Q4_K_XL Q4_0 Q4_K_S Q5_K_M Q8_0 Q5_K_S Q6_K Q5_0 Q4_1 ' +
+  'Q5_1 IQ4_XS IQ4_NL MXFP4 MXFP4_MOE F16 BF16 F32 Q3_K_L Q3_K_M Q3_K_S'
+).split(' ');
 
 /**
  * The .gguf file of a repository that is the model, by its first part: the one that is named, the one of the named quantisation,
@@ -90,20 +81,24 @@ function chooseGguf(name: HubName, { files }: HubListing): string | undefined {
     const size = files.get(model)?.size;
     return size === undefined ? model : `${model} (${formatBytes(size)})`;
   };
+  const modelsOf = (wanted: string): string[] => {
+    const plain = models.filter((model) => quantOf(model) === wanted);
+    return plain.length > 0 ? plain : models.filter((model) => quantOf(model) === `UD-${wanted}`);
+  };
   const choices = (): string => models.map(shown).join(', ') || 'no .gguf file at all';
   if (file !== undefined) {
     if (files.has(file)) return file;
     throw ioError(`${repo} has no ${file}; it has ${choices()}`);
   }
   if (quant !== undefined) {
-    const wanted = models.filter((model) => quantOf(model) === quant.toUpperCase());
+    const wanted = modelsOf(quant.toUpperCase());
     if (wanted.length === 1) return wanted[0];
     if (wanted.length === 0) throw ioError(`${repo} has no ${quant}; it has ${choices()}`);
     throw several(name, wanted);
   }
   if (models.length <= 1) return models[0];
   for (const preferred of PREFERRED_QUANTS) {
-    const found = models.filter((model) => quantOf(model) === preferred);
+    const found = modelsOf(preferred);
     if (found.length === 1) return found[0];
     if (found.length > 1) throw several(name, found);
   }

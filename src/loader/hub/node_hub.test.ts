@@ -1,14 +1,35 @@
 import { createHash } from 'node:crypto';
-import { lstat, mkdir, mkdtemp, readdir, readFile, readlink, rm, stat, symlink, writeFile } from 'node:fs/promises';
+import {
+  lstat,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  readlink,
+  rename,
+  rm,
+  stat,
+  symlink,
+  writeFile,
+} from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { findMmproj } from '../gguf/file.js';
 import { openSource } from '../open_source.js';
 import { readText, type Source } from '../source.js';
 import { type HubServer, startHub } from '../testing/hub_server.js';
 import { parseHubName } from './hub_name.js';
 import { type PulledModel, pullModel } from './node_hub.js';
-import { allCaches, cacheOf, deleteLocalModel, hubCacheFolder, listLocalModels, nodeAccess } from './node_hub_cache.js';
+import {
+  allCaches,
+  cacheOf,
+  deleteLocalModel,
+  hubCacheFolder,
+  listLocalModels,
+  type LocalModel,
+  nodeAccess,
+} from './node_hub_cache.js';
 
 const weights = Uint8Array.from({ length: 300_000 }, (_, i) => (i * 7) % 251);
 const files = {
@@ -149,6 +170,59 @@ describe('pulling a model', () => {
     await expect(pull('org/shards')).rejects.toThrow(/but not model-00002-of-00002\.safetensors/);
   });
 
+  it('takes the modules that modules.json names, and a tokenizer of any kind', async () => {
+    const modules = JSON.stringify([
+      { path: '', type: 'sentence_transformers.models.Transformer' },
+      { path: '1_Mean', type: 'sentence_transformers.models.Pooling' },
+      { path: '2_Dense_64', type: 'sentence_transformers.models.Dense' },
+      { path: '../x', type: 'sentence_transformers.models.Dense' },
+      { path: '3_Normalize', type: 'sentence_transformers.models.Normalize' },
+    ]);
+    const read = {
+      'config.json': '{}',
+      'modules.json': modules,
+      'tokenizer.model': 'pieces',
+      '1_Mean/config.json': '{}',
+      '2_Dense_64/config.json': '{}',
+      '2_Dense_64/model.safetensors': 'dense',
+      'model.safetensors': weights,
+    };
+    const others = { '2_Dense_128/config.json': '{}', '2_Dense_64/pytorch_model.bin': 'x', 'onnx/model.onnx': 'x' };
+    hub.repositories.set('org/vectors', { files: { ...read, ...others } });
+    expect((await pull('org/vectors')).files.toSorted()).toEqual(Object.keys(read).toSorted());
+    hub.repositories.get('org/vectors')!.files['tokenizer.json'] = '{}';
+    expect((await pull('org/vectors')).files).not.toContain('tokenizer.model');
+  });
+
+  it('finds what goes with a GGUF file anywhere in its repository, also by its path', async () => {
+    const model = 'Q4_0/v-Q4_0-00001-of-00002.gguf';
+    for (const encoder of ['mmproj-F16.gguf', 'encoders/mmproj-F16.gguf']) {
+      hub.repositories.set('org/v', {
+        files: { [model]: 'GGUF', [model.replace('1-of', '2-of')]: 'GGUF', [encoder]: 'clip' },
+      });
+      const named = await open('org/v', { images: true });
+      const { folder } = await pull('org/v', { images: true });
+      for (const source of [named, await open(named.at!.where), await open(join(folder, model))]) {
+        expect([source.name, source.gguf]).toEqual([folder, model]);
+        expect(await findMmproj(source, model)).toBe(encoder);
+      }
+    }
+  });
+
+  it('of a cache that can be read only takes what is there, and says where the rest would go', async () => {
+    await pull();
+    await rm(join(repository(), 'refs'), { recursive: true });
+    await writeFile(join(repository(), 'refs'), 'no folder');
+    expect((await pull()).downloadedBytes).toBe(0);
+    hub.repositories.get('org/model')!.files = { ...files, 'config.json': '{"a":22}' };
+    const blob = createHash('sha1').update('blob 8\0{"a":22}').digest('hex');
+    await mkdir(join(repository(), 'blobs', `${blob}.incomplete`));
+    await expect(pull()).rejects.toMatchObject({
+      code: 'io',
+      message: expect.stringMatching(/can't be written: EISDIR.*HF_HUB_CACHE names another folder/),
+    });
+  });
+
   it('two pulls at once download once', async () => {
     const [one, two] = await Promise.all([pull(), pull()]);
     expect(one.downloadedBytes + two.downloadedBytes).toBe(one.bytes);
@@ -172,7 +246,8 @@ describe('a model by its name', () => {
   it('is a folder on this disk where there is one, else the Hub', async () => {
     const source = await open('org/model');
     expect(source.name).toBe(join(repository(), 'snapshots', hub.commit('org/model')));
-    expect(source.at).toEqual({ where: source.name });
+    const commit = hub.commit('org/model');
+    expect(source.at).toEqual({ where: source.name, commit, name: 'hf:org/model' });
     expect(await readText(source, 'config.json')).toBe('{"a":1}');
     const cwd = process.cwd();
     const here = await mkdtemp(join(tmpdir(), 'splitkv-here-'));
@@ -209,15 +284,24 @@ describe('a model by its name', () => {
       branches: ['7be6f65f1db715fe5dc5a4634c0d459b4eed42ec'],
     });
     expect(await readText(await open('SmolLM2-360M-Instruct'), file)).toBe('{"a":2}');
-    expect(await readText(await open(`${hub.url}/org/model`, { hub: hub.url }), 'config.json')).toBe('{"a":1}');
+    for (const [address, options] of [
+      [`${hub.url}/org/model`, { hub: hub.url }],
+      [`${hub.url}/org/model/tree/main?x=1`, {}], // as HF_ENDPOINT says
+      ['https://huggingface.co/org/model', {}], // which the mirror has
+      ['https://hf.co/org/model', { hub: `${hub.url}/` }],
+      ['hf.co/org/model', {}],
+    ] as const)
+      expect((await open(address, options)).name).toContain('models--org--model');
   });
 
   it('is read by ranges where only its plan is wanted, and from disk where it is there', async () => {
     const remote = await open('org/model', { whole: false });
     expect(remote.url).toBe(`${hub.url}/org/model/resolve/main/`);
     await expect(lstat(repository())).rejects.toThrow();
-    await pull();
+    const { folder } = await pull();
     expect((await open('org/model', { whole: false })).name).toContain('snapshots');
+    await rm(join(folder, 'tokenizer.json')); // as other programs leave it
+    expect((await open('org/model', { whole: false })).url).toContain('/org/model/resolve/');
   });
 
   it('opens the copy on disk where the Hub is out of reach, and says so', async () => {
@@ -367,6 +451,18 @@ describe('what is on this disk', () => {
     expect(await allCaches()).toEqual([hubCacheFolder(), cache]);
     await mkdir(join(cache, 'models--org--begun', 'blobs'), { recursive: true });
     await mkdir(join(cache, 'datasets--org--data'), { recursive: true });
+    const adapter = { 'adapter_config.json': '{}', 'adapter_model.safetensors': 'pairs' };
+    hub.repositories.set('org/lora', { files: { ...adapter, 'training_args.bin': 'x' } });
+    await expect(pull('org/lora')).rejects.toThrow(/holds no model that runs here/);
+    const pulled = await pullModel(parseHubName('org/lora'), {}, undefined, true);
+    expect(pulled.files).toEqual(Object.keys(adapter));
+    const local = await listLocalModels(cache);
+    expect(local.map(({ repo, kind, complete }) => [repo, kind, complete])).toContainEqual([
+      'org/lora',
+      'adapter',
+      true,
+    ]);
+    await deleteLocalModel(cache, 'org/lora');
     const listed = await listLocalModels(cache);
     expect(listed.map(({ repo, complete, gguf }) => [repo, complete, gguf])).toEqual([
       ['org/g', true, ['m-Q4_0.gguf']],
@@ -375,6 +471,9 @@ describe('what is on this disk', () => {
     expect(listed[1]!.bytes).toBeGreaterThan(weights.byteLength);
     await rm(join(listed[1]!.snapshot, 'model.safetensors'));
     expect((await listLocalModels(cache))[1]).toMatchObject({ repo: 'org/model', complete: false });
+    const [{ snapshot }] = listed as [LocalModel, LocalModel];
+    await rename(join(snapshot, 'm-Q4_0.gguf'), join(snapshot, 'm-Q4_0-00001-of-00002.gguf'));
+    expect((await listLocalModels(cache))[0]).toMatchObject({ repo: 'org/g', complete: false });
     expect(await deleteLocalModel(cache, 'org/model')).toBeGreaterThan(weights.byteLength);
     expect(await deleteLocalModel(cache, 'org/model')).toBeUndefined();
     expect(await listLocalModels(cache)).toHaveLength(1);

@@ -6,10 +6,10 @@ import { chooseMmproj, ggufSource, partNames } from '../gguf/file.js';
 import { directorySource } from '../sources/node_files.js';
 import type { OpenOptions } from '../open_source.js';
 import type { Source } from '../source.js';
-import { MODEL_TEXTS, SHARD_INDEX, SINGLE_FILE } from '../tensor_index.js';
+import { ADAPTER_FILES, modelTexts, SHARD_INDEX, SINGLE_FILE } from '../tensor_index.js';
 import { type HubAccess, type HubListing, HubUnreachable, listRepository } from './hub_api.js';
 import { type HubName, hubText } from './hub_name.js';
-import { hubSource, keptGguf, modelFile } from './hub_source.js';
+import { HubSource, hubSource, keptGguf, modelFile, placeName } from './hub_source.js';
 import { allCaches, cacheOf, hasWeights, isOffline, nodeAccess, RepositoryCache, shardsOf } from './node_hub_cache.js';
 import { type Download, download } from './node_hub_download.js';
 
@@ -31,16 +31,18 @@ export async function openNodeHub(
   options: OpenOptions,
   signal: AbortSignal | undefined,
 ): Promise<Source> {
-  if (options.whole) return onDisk(await pullModel(name, options, signal));
+  if (options.whole) return onDisk(name, await pullModel(name, options, signal));
   const asked = await ask(name, options, signal);
-  if ('folder' in asked) return onDisk(asked);
+  if ('folder' in asked) return onDisk(name, asked);
   const { access, repository, listing } = asked;
   const revision = listing ? listing.commit : name.revision;
   const kept = revision === undefined ? undefined : await keptModel(repository, { ...name, revision }, options.files);
-  const wanted = kept?.gguf === undefined ? [] : encoderFiles(options, listing?.files.keys() ?? [], kept.gguf);
-  if (!kept) return hubSource(access, name, listing, options.files);
-  const there = wanted.length > 0 ? await repository.files(kept.commit) : undefined;
-  return wanted.every((file) => there?.has(file)) ? onDisk(kept) : hubSource(access, name, listing, options.files);
+  const remote = hubSource(access, name, listing, options.files);
+  if (!kept) return remote;
+  const beside = kept.gguf === undefined ? [] : encoderFiles(options, listing?.files.keys() ?? [], kept.gguf);
+  const texts = listing && !kept.gguf && !options.files ? await textsOf(remote, listing, signal) : [];
+  const there = await repository.files(kept.commit);
+  return [...beside, ...texts].every((file) => there.has(file)) ? onDisk(name, kept) : remote;
 }
 
 /** The encoder of images that is wanted beside a GGUF model, where there is one. */
@@ -49,9 +51,10 @@ function encoderFiles({ images }: OpenOptions, files: Iterable<string>, gguf: st
   return file ? [file] : [];
 }
 
-async function onDisk({ folder, gguf }: PulledModel): Promise<Source> {
+async function onDisk(name: HubName, { folder, gguf, commit }: PulledModel): Promise<Source> {
   const source = await directorySource(folder);
-  const at = { where: gguf === undefined ? folder : join(folder, gguf) };
+  const where = gguf === undefined ? folder : join(folder, gguf);
+  const at = { where, commit, name: placeName(name, gguf) };
   return Object.assign(gguf === undefined ? source : ggufSource(source, gguf), { at });
 }
 
@@ -81,23 +84,29 @@ async function ask(name: HubName, options: OpenOptions, signal: AbortSignal | un
 
 /**
  * Downloads what the cache lacks of a model of the Hub, whole files, and tells where it lies. Without the Hub a complete copy does.
+ * @param adapters an adapter of PEFT's will do, too
  * @throws SplitkvError `io` where it can't be had, `usage` where it isn't clear which file is meant, `aborted`
  */
 export async function pullModel(
   name: HubName,
-  options: OpenOptions,
+  given: OpenOptions,
   signal: AbortSignal | undefined,
+  adapters = false,
 ): Promise<PulledModel> {
+  let options = given;
   const asked = await ask(name, options, signal);
   if ('folder' in asked) return asked;
   const { access, repository, listing } = asked;
   if (listing?.commit === undefined) {
     throw ioError(`${access.endpoint} doesn't tell what ${name.repo} holds: is it the address of a Hub?`);
   }
+  if (adapters && listing.files.has(ADAPTER_FILES[0]) && !listing.files.has('config.json'))
+    options = { ...given, files: ADAPTER_FILES };
   const { commit } = listing;
   const pinned = { ...listing, commit };
   const gguf = modelFile(name, pinned, options.files);
-  const work: Download = { access, name, listing: pinned, repository, options };
+  const source = new HubSource(access, name, pinned);
+  const work: Download = { source, name, listing: pinned, repository, options };
   const allOf = (file: string, parts: readonly string[]): readonly string[] => {
     const missing = parts.filter((part) => !listing.files.has(part));
     if (missing.length > 0) throw ioError(`${name.repo} has ${file}, but not ${missing.join(', ')}`);
@@ -109,9 +118,8 @@ export async function pullModel(
     files = allOf(gguf, [...partNames(gguf), ...encoderFiles(options, listing.files.keys(), gguf)]);
   else if (options.files) files = allOf(options.files[0], options.files);
   else {
-    // Who has tokenizer.json reads no tokenizer.model.
-    const texts = MODEL_TEXTS.filter((file) => file !== 'tokenizer.model' && listing.files.has(file));
-    if (listing.files.has(SINGLE_FILE)) files = [...texts.filter((file) => file !== SHARD_INDEX), SINGLE_FILE];
+    const texts = await textsOf(source, listing, signal);
+    if (listing.files.has(SINGLE_FILE)) files = [...texts, SINGLE_FILE];
     else {
       downloadedBytes += await download(work, [SHARD_INDEX], signal);
       const shards = shardsOf(await readFile(join(repository.snapshot(commit), SHARD_INDEX), 'utf8'));
@@ -119,9 +127,19 @@ export async function pullModel(
       files = [...texts, ...allOf(SHARD_INDEX, shards)];
     }
   }
+  const also = (options.also ?? []).filter((file) => listing.files.has(file));
+  files = [...new Set([...files, ...also])];
+  const there = await repository.files(commit);
+  if (!options.files && files.some((file) => !there.has(file))) await options.look?.(hubSource(access, name, pinned));
   downloadedBytes += await download(work, files, signal);
   await repository.note(name.revision, commit);
   return pulled(repository, commit, gguf, await repository.files(commit), files, downloadedBytes);
+}
+
+/** What a load of safetensors reads beside them: who has tokenizer.json reads no tokenizer.model. */
+async function textsOf(source: Source, { files }: HubListing, signal: AbortSignal | undefined): Promise<string[]> {
+  const unread = [files.has('tokenizer.json') && 'tokenizer.model', files.has(SINGLE_FILE) && SHARD_INDEX];
+  return (await modelTexts(source, signal)).filter((file) => !unread.includes(file));
 }
 
 /** Files of a commit. @param there all of it that the cache has, with their sizes */

@@ -4,7 +4,8 @@ import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, realpath, rename, rm, stat, symlink, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
 import { dirname, join, relative, sep } from 'node:path';
-import { isGgufName, isMmproj } from '../gguf/file.js';
+import { ggufModels, partNames } from '../gguf/file.js';
+import { ADAPTER_FILES } from '../tensor_index.js';
 import type { HubAccess } from './hub_api.js';
 import { DEFAULT_REVISION, isCommit } from './hub_name.js';
 import { checkToken, endpointOf, HUB, httpOptionsOf, type NetworkOptions } from './hub_options.js';
@@ -44,11 +45,13 @@ export class RepositoryCache {
     return isCommit(text.trim()) ? text.trim() : undefined;
   }
 
+  /** Of a cache that can't be written the files are used all the same. */
   async note(revision: string, commit: string): Promise<void> {
-    if (isCommit(revision)) return;
+    if ((await this.commitOf(revision)) === commit) return;
     const path = join(this.folder, 'refs', ...revision.split('/'));
-    await mkdir(dirname(path), { recursive: true });
-    await writeFile(path, commit);
+    await mkdir(dirname(path), { recursive: true })
+      .then(() => writeFile(path, commit))
+      .catch(() => {});
   }
 
   /** The files of a snapshot, by their names, with their sizes; links to what isn't there any more are left out. */
@@ -79,6 +82,7 @@ export class RepositoryCache {
 
 export interface LocalModel {
   readonly repo: string;
+  readonly kind: 'model' | 'adapter';
   /** The folder of the repository, and that of its newest snapshot. */
   readonly folder: string;
   readonly snapshot: string;
@@ -90,7 +94,7 @@ export interface LocalModel {
   readonly gguf: readonly string[];
 }
 
-/** The models in the cache, by name. Repositories that hold no model's files are left out. */
+/** The models and adapters in the cache, by name. Other repositories are left out. */
 export async function listLocalModels(cache: string): Promise<LocalModel[]> {
   const names = await readdir(cache).catch(() => []);
   const models: LocalModel[] = [];
@@ -101,11 +105,14 @@ export async function listLocalModels(cache: string): Promise<LocalModel[]> {
     const found = await newestSnapshot(repository);
     if (!found) continue;
     const files = await repository.files(found.commit);
-    const gguf = [...files.keys()].filter((file) => isGgufName(file) && !isMmproj(file));
-    const complete = gguf.length > 0 || (await hasWeights(repository.snapshot(found.commit), files));
-    if (!complete && !files.has('config.json')) continue;
+    const gguf = ggufModels(files.keys());
+    const isAdapter = ADAPTER_FILES.every((file) => files.has(file));
+    const isWhole = gguf.some((file) => partNames(file).every((part) => files.has(part)));
+    const complete = isWhole || isAdapter || (await hasWeights(repository.snapshot(found.commit), files));
+    if (!complete && gguf.length === 0 && !files.has('config.json')) continue;
     models.push({
       repo: repository.repo,
+      kind: isAdapter ? 'adapter' : 'model',
       folder: repository.folder,
       snapshot: repository.snapshot(found.commit),
       revision: found.revision,

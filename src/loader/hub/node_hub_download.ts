@@ -5,13 +5,12 @@ import { mkdir, open, readFile, rename, rm, stat, statfs, writeFile } from 'node
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
-import { ioError, throwIfAborted } from '../../base/errors.js';
+import { ioError, messageOf, SplitkvError, throwIfAborted } from '../../base/errors.js';
 import { formatBytes } from '../../base/math.js';
 import type { OpenOptions } from '../open_source.js';
 import { checkFileName, type Source } from '../source.js';
-import type { HubAccess, HubListing } from './hub_api.js';
+import type { HubListing } from './hub_api.js';
 import type { HubName } from './hub_name.js';
-import { HubSource } from './hub_source.js';
 import type { RepositoryCache } from './node_hub_cache.js';
 
 /** What one request asks for; the next one is under way while a piece is written. */
@@ -19,7 +18,7 @@ const PIECE_BYTES = 16 * 1024 * 1024;
 const LOCK_WAIT_MS = 500;
 
 export interface Download {
-  readonly access: HubAccess;
+  readonly source: Source;
   readonly name: HubName;
   readonly listing: HubListing & { readonly commit: string };
   readonly repository: RepositoryCache;
@@ -43,10 +42,9 @@ export async function download(
   files: readonly string[],
   signal: AbortSignal | undefined,
 ): Promise<number> {
-  const { access, name, listing, repository, options } = work;
+  const { source, name, listing, repository, options } = work;
   const { commit } = listing;
   const there = await repository.files(commit);
-  const source = new HubSource(access, name, listing);
   const wanted: Wanted[] = [];
   for (const file of files) {
     checkFileName(file);
@@ -66,10 +64,14 @@ export async function download(
       options.onProgress?.({ file, loadedBytes: before + bytes, totalBytes: total });
     const waiting = (): void =>
       options.onWarning?.(`${file} of ${name.repo} is being downloaded by another process: waiting for it`);
-    came += await locked(repository.lock(id), signal, waiting, () =>
-      fetchBlob(source, { file, size, id }, repository, report, signal),
-    );
-    await repository.link(commit, file, id);
+    try {
+      came += await locked(repository.lock(id), signal, waiting, () =>
+        fetchBlob(source, { file, size, id }, repository, report, signal),
+      );
+      await repository.link(commit, file, id);
+    } catch (error) {
+      throw error instanceof SplitkvError ? error : notWritten(repository, error);
+    }
     loaded += size;
   }
   return came;
@@ -93,9 +95,7 @@ async function wantedFile(
 async function checkRoom(repository: RepositoryCache, wanted: readonly Wanted[], total: number): Promise<void> {
   if (wanted.length === 0) return;
   await mkdir(dirname(repository.blob('x')), { recursive: true }).catch((error: unknown) => {
-    throw ioError(
-      `${repository.cache} can't be written: ${(error as Error).message}; HF_HUB_CACHE names another folder`,
-    );
+    throw notWritten(repository, error);
   });
   let there = 0;
   for (const { id } of wanted) {
@@ -110,6 +110,9 @@ async function checkRoom(repository: RepositoryCache, wanted: readonly Wanted[],
     );
   }
 }
+
+const notWritten = ({ cache }: RepositoryCache, error: unknown): SplitkvError =>
+  ioError(`${cache} can't be written: ${messageOf(error)}; HF_HUB_CACHE names another folder`, error);
 
 const partOf = (repository: RepositoryCache, id: string): string => `${repository.blob(id)}.incomplete`;
 const sizeOf = async (path: string): Promise<number | undefined> => (await stat(path).catch(() => undefined))?.size;

@@ -1,8 +1,10 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { openSource } from '../open_source.js';
-import type { Source } from '../source.js';
+import { findMmproj } from '../gguf/file.js';
+import { cachedSource, openSource } from '../open_source.js';
+import { readText, type Source } from '../source.js';
 import { type HubServer, startHub } from '../testing/hub_server.js';
 import { startServer, type TestServer } from '../testing/http_server.js';
+import { MemoryFolder } from '../testing/memory_folder.js';
 
 // Names in a page: the document is a stand-in, requests are real.
 
@@ -75,6 +77,26 @@ it("something else than a model is found by its own files, here and at the Hub's
   );
   await expect(open('hf:org/lora')).rejects.toThrow(/holds no model that runs here.*it has adapter_model.safetensors/);
 });
+
+it(
+  'what a page keeps is listed without the Hub, such as an encoder of an unusual name',
+  { timeout: 30_000 },
+  async () => {
+    const files = { 'm.Q8_0.gguf': 'GGUF', 'm.mmproj-f16.gguf': 'clip', 'm.mmproj-Q8_0.gguf': 'clip8' };
+    hub.repositories.set('org/seen', { files });
+    const root = new MemoryFolder();
+    vi.stubGlobal('navigator', { storage: { getDirectory: async () => root } });
+    const openKept = (): Promise<Source> => openSource('hf:org/seen', undefined, { hub: hub.url }, cachedSource);
+    const online = await openKept();
+    const encoder = (await findMmproj(online, online.gguf!))!;
+    for (const file of [online.gguf!, encoder]) await online.read(file, 0, 4);
+    await online.flush!();
+    hub.misbehave = (_request, response) => Boolean(response.writeHead(503).end());
+    const offline = await openKept();
+    expect([offline.gguf, await findMmproj(offline, offline.gguf!)]).toEqual(['m.Q8_0.gguf', encoder]);
+    expect(await readText(offline, encoder)).toBe('clip');
+  },
+);
 
 it('neither is told with both readings', async () => {
   await expect(open('org/missing')).rejects.toMatchObject({

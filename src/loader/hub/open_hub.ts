@@ -1,5 +1,5 @@
 import { ioError, SplitkvError } from '../../base/errors.js';
-import { cachedFiles, findCached } from '../cache/cache_list.js';
+import { cachedFiles, cachedNames, findCached } from '../cache/cache_list.js';
 import type { HttpOptions } from '../sources/http_request.js';
 import type { OpenOptions } from '../open_source.js';
 import type { Source } from '../source.js';
@@ -57,7 +57,8 @@ export async function openByRanges(
     if (!kept) throw error;
     onWarning?.(`${name.repo}: what this browser keeps of it is used, because ${error.message}`);
     // Once more is enough for a server that has just been tried again and again.
-    return hubSource({ ...access, http: { ...access.http, attempts: 1 } }, kept, undefined);
+    const source = hubSource({ ...access, http: { ...access.http, attempts: 1 } }, kept, undefined);
+    return Object.assign(source, { list: () => cachedNames(source.url!) });
   }
 }
 
@@ -87,7 +88,10 @@ export async function openNamed(
 ): Promise<Source | undefined> {
   if (form === 'hub') return openHub(text, options, signal);
   if (form === undefined) {
-    const name = hubNameOfUrl(new URL(text), endpointOf(options.hub ?? HUB, 'hub'));
+    const { endpoint } = inPage()
+      ? pageAccess(options)
+      : await (await import('./node_hub_cache.js')).nodeAccess(options);
+    const name = hubNameOfUrl(new URL(text), endpoint);
     return name && openHub(name, options, signal);
   }
   if (!inPage()) {

@@ -1,5 +1,5 @@
 import { type FileHandle, open, readdir, stat } from 'node:fs/promises';
-import { basename, dirname, join, resolve } from 'node:path';
+import { basename, dirname, join, relative, resolve, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { abortedError, ioError, messageOf, SplitkvError, throwIfAborted, usageError } from '../../base/errors.js';
 import { ggufSource, isGgufName } from '../gguf/file.js';
@@ -14,13 +14,19 @@ export async function directorySource(where: string | URL): Promise<Source> {
   const found = await stat(directory).catch(() => undefined);
   if (!found) throw ioError(`${directory} does not exist; expected a folder that holds config.json and the weights`);
   if (!found.isDirectory()) {
-    if (isGgufName(directory)) return ggufSource(new DirectorySource(dirname(directory)), basename(directory));
+    if (isGgufName(directory)) {
+      const [, snapshot = dirname(directory), file = basename(directory)] = IN_SNAPSHOT.exec(directory) ?? [];
+      return ggufSource(new DirectorySource(snapshot), file.split(sep).join('/'));
+    }
     throw usageError(
       `${directory} is a file; expected a .gguf file, or the folder it is in, which must hold config.json and the weights`,
     );
   }
   return new DirectorySource(directory);
 }
+
+/** A file of the Hub's cache: what goes with it may lie in another folder of the repository. */
+const IN_SNAPSHOT = /^(.+[\\/]snapshots[\\/][0-9a-f]{40})[\\/](.+)$/;
 
 export const isOnDisk = async (path: string): Promise<boolean> =>
   (await stat(path).catch(() => undefined)) !== undefined;
@@ -31,8 +37,11 @@ class DirectorySource extends FileSource {
   }
 
   async list(): Promise<readonly string[]> {
-    const entries = await readdir(this.name, { withFileTypes: true });
-    return entries.filter((entry) => !entry.isDirectory()).map((entry) => entry.name);
+    const isSnapshot = IN_SNAPSHOT.test(join(this.name, 'x'));
+    const entries = await readdir(this.name, { withFileTypes: true, recursive: isSnapshot });
+    return entries
+      .filter((entry) => !entry.isDirectory())
+      .map((entry) => relative(this.name, join(entry.parentPath, entry.name)).split(sep).join('/'));
   }
 
   protected async find(file: string, signal: AbortSignal | undefined): Promise<FoundFile | undefined> {
