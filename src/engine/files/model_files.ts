@@ -114,12 +114,12 @@ async function readTokenizerFiles(
 
 /** A template that has files of its own: with one for tools as transformers 5 writes it, or that of an older processor. */
 async function readTemplate(source: Source, signal: AbortSignal | undefined): Promise<TokenizerFiles['chatTemplate']> {
-  const [template, forTools, older] = await Promise.all([
-    readText(source, 'chat_template.jinja', signal),
-    readText(source, 'additional_chat_templates/tool_use.jinja', signal),
-    readJson(source, 'chat_template.json', signal),
-  ]);
-  if (template === undefined) return isObject(older) ? older['chat_template'] : undefined;
+  const template = await readText(source, 'chat_template.jinja', signal);
+  if (template === undefined) {
+    const older = await readJson(source, 'chat_template.json', signal);
+    return isObject(older) ? older['chat_template'] : undefined;
+  }
+  const forTools = await readText(source, 'additional_chat_templates/tool_use.jinja', signal);
   if (forTools === undefined) return template;
   return Object.entries({ default: template, tool_use: forTools }).map(([name, each]) => ({ name, template: each }));
 }
