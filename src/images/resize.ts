@@ -70,19 +70,21 @@ function pass(
 }
 
 /**
- * Another size by Pillow's `Image.resize`, byte for byte: antialiased, weights as integers, rows first, rounded to 8 bits between the
- * passes; a pass is left out where the size stays.
+ * Another size by Pillow's `Image.resize`, byte for byte: antialiased, weights as integers, rows first (columns where a picture is far
+ * higher than wide and shrinks), rounded to 8 bits between the passes; a pass is left out where the size stays.
  */
 export function resize(picture: Picture, width: number, height: number, filter: Filter): Picture {
-  let { data } = picture;
   const of = FILTERS[filter];
-  if (width !== picture.width) {
-    const strides = [3, picture.width * 3] as const;
-    data = pass(data, picture.height, weightsOf(picture.width, width, of), strides, [3, width * 3]);
-  }
-  if (height !== picture.height) {
-    const strides = [width * 3, 3] as const;
-    data = pass(data, width, weightsOf(picture.height, height, of), strides, strides);
-  }
-  return { width, height, data };
+  const across = ({ data, ...from }: Picture): Picture => {
+    if (width === from.width) return { ...from, data };
+    const strides = [3, from.width * 3] as const;
+    return { ...from, width, data: pass(data, from.height, weightsOf(from.width, width, of), strides, [3, width * 3]) };
+  };
+  const down = ({ data, ...from }: Picture): Picture => {
+    if (height === from.height) return { ...from, data };
+    const strides = [from.width * 3, 3] as const;
+    return { ...from, height, data: pass(data, from.width, weightsOf(from.height, height, of), strides, strides) };
+  };
+  const isTall = picture.height > 100 * picture.width && height < picture.height;
+  return isTall ? across(down(picture)) : down(across(picture));
 }
