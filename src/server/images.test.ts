@@ -87,6 +87,15 @@ describe('images over HTTP', () => {
       message: { content: expected },
       prompt_eval_count: ids.length,
     });
+    // Also what a tool gave back.
+    const call = { function: { name: 'look', arguments: {} } };
+    const result = { role: 'tool', content: text.text, images: [data] };
+    const told = [{ role: 'user', content: 'see' }, { role: 'assistant', tool_calls: [call] }, result];
+    const counted = async (...messages: object[]) =>
+      (await post('/api/chat', { ...asked, messages })).json['prompt_eval_count'] as number;
+    const rows = ids.filter((id) => id >= 2 ** 31).length;
+    const without = { ...result, images: undefined };
+    expect(await counted(...told)).toBeGreaterThanOrEqual((await counted(...told.slice(0, 2), without)) + rows);
     const { json } = await post('/api/generate', { ...asked, prompt: text.text, images: [data] });
     expect(json).toMatchObject({ response: expected });
     const { json: shown } = await post('/api/show', { model: 'tiny' });
