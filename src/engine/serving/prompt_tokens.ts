@@ -52,7 +52,6 @@ export interface Media {
 }
 
 export const KINDS = ['images', 'sounds'] as const;
-const MEDIA: readonly unknown[] = ['image', 'image_url', 'audio', 'input_audio'];
 
 export const hasMedia = (prompt: Prompt): boolean =>
   typeof prompt === 'object' &&
@@ -64,7 +63,9 @@ export const hasMedia = (prompt: Prompt): boolean =>
       prompt.messages.some(
         (message) =>
           Array.isArray(message?.content) &&
-          message.content.some((part: { type?: unknown }) => MEDIA.includes(part?.type)),
+          message.content.some(
+            (part: { type?: unknown }) => part?.type !== 'text' && Object.hasOwn(PARTS, String(part?.type)),
+          ),
       )));
 
 /** Of any prompt. @throws SplitkvError `usage` for what are no parts of messages, or no list of images or sounds */

@@ -1,5 +1,5 @@
 import * as z from 'zod/mini';
-import { isObject } from '../../base/json.js';
+import { isObject, show } from '../../base/json.js';
 import { contextFullError } from '../../base/errors.js';
 import { GIVEN_ID } from '../../base/kv_units.js';
 import { defined } from '../../base/options.js';
@@ -46,7 +46,7 @@ type Text = string | (number | string)[];
 /** @throws ApiError 400 for ids of rows of images or recordings: they may be another client's */
 export const textsOf = (given: z.infer<ReturnType<typeof textsField>>): Text[] => {
   const row = [given].flat(2).find((part) => typeof part === 'number' && part >= GIVEN_ID);
-  if (row !== undefined) throw badRequest(`token ${String(row)} is of no vocabulary; images are parts of messages`);
+  if (row !== undefined) throw badRequest(`token ${show(row)} is of no vocabulary; images are parts of messages`);
   const all = Array.isArray(given) && !isIds(given) ? (given as (Text | { prompt_string: string })[]) : [given as Text];
   return all.map((each) => (typeof each === 'object' && 'prompt_string' in each ? each.prompt_string : each));
 };
