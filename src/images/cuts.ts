@@ -75,18 +75,19 @@ export function cutPicture(picture: Picture, { kind, image, patch, merge }: CutS
   const { cut, text }: Cutter = CUTTERS[kind];
   const unit = patch * merge;
   const made = cut(picture, settings, unit);
-  const tiles = 'tiles' in made ? made : { tiles: [resize(picture, ...made, settings.filter)], rows: 0, columns: 0 };
+  const parts: Tiles = 'tiles' in made ? made : { tiles: [], whole: made, rows: 0, columns: 0 };
   const patchesOf = (width: number, height: number): number => Math.floor(width / patch) * Math.floor(height / patch);
   const most = patchesOf(image, image);
-  const counts = tiles.tiles.map(({ width, height }) => {
-    const patches = patchesOf(width, height);
-    if (patches <= most) return patches / merge ** 2;
-    const became = `an image of ${picture.width} x ${picture.height} pixels becomes one of ${width} x ${height}`;
+  const [wide, high] = parts.whole ?? [0, 0];
+  if (patchesOf(wide, high) > most) {
+    const became = `an image of ${picture.width} x ${picture.height} pixels becomes one of ${wide} x ${high}`;
     throw usageError(`${became}; the encoder takes ${most} patches of ${patch} x ${patch}: cut it`);
-  });
-  const [{ width, height }] = tiles.tiles as readonly [Picture];
+  }
+  const tiles = parts.whole ? [...parts.tiles, resize(picture, wide, high, settings.filter)] : parts.tiles;
+  const counts = tiles.map(({ width, height }) => patchesOf(width, height) / merge ** 2);
+  const [{ width, height }] = tiles as readonly [Picture];
   const grid = kind === 'any size' ? ([height / unit, width / unit] as const) : undefined;
-  return { tiles: tiles.tiles, count: sum(counts), grid, text: text(tiles, counts) };
+  return { tiles, count: sum(counts), grid, text: text(parts, counts) };
 }
 
 /**
@@ -108,7 +109,7 @@ export function cutSettings(
   const edge = (key: string, otherwise: number): number => {
     const value = file[key];
     const longest = isObject(value) ? (value['longest_edge'] ?? value['height']) : value;
-    return Number.isInteger(longest) && Number(longest) >= 1 && Number(longest) <= 4096 ? Number(longest) : otherwise;
+    return Number.isInteger(longest) && Number(longest) >= 1 ? Number(longest) : otherwise;
   };
   const three = (key: string): number[] => {
     // Of 0 to 1, which the encoder normalises itself.
@@ -120,6 +121,10 @@ export function cutSettings(
   const { resample = usual, do_pan_and_scan: pans, size: sides } = file;
   const filter = RESAMPLE[Number(resample)];
   checked('do_pan_and_scan', pans, pans !== true, 'false: images are taken whole');
+  const { do_rescale: scales, rescale_factor: factor, do_normalize: normalises } = file;
+  checked('do_rescale', scales, scales !== false, 'true');
+  checked('rescale_factor', factor, factor === undefined || Math.abs(Number(factor) * 255 - 1) < 1e-4, '1/255');
+  checked('do_normalize', normalises, normalises !== false || kind === 'all rows', 'true');
   const unit = patch * merge;
   /** Of numbers of pixels, which older files have beside `size`. */
   const pixels = (own: string, older: string, otherwise: number): number => {

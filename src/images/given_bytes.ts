@@ -24,7 +24,7 @@ export async function givenBytes(source: unknown, what: string): Promise<Uint8Ar
 }
 
 async function fromUrl(url: string, what: string): Promise<Uint8Array<ArrayBuffer>> {
-  if (url.startsWith('data:')) return dataUrlBytes(url, what);
+  if (/^data:/i.test(url)) return dataUrlBytes(url, what);
   const { location } = globalThis as { location?: Location };
   const own = location && URL.canParse(url, baseAddress()) && new URL(url, baseAddress());
   const isOwn = own && (own.protocol === 'blob:' || own.origin === location.origin);
@@ -41,14 +41,19 @@ async function fromUrl(url: string, what: string): Promise<Uint8Array<ArrayBuffe
 
 /** @throws SplitkvError `format` for what is no `data:` URL of base64 */
 export function dataUrlBytes(url: string, what = 'an image'): Uint8Array<ArrayBuffer> {
-  const [, base64] = /^data:[^,]*;base64,([\w+/=\s-]*)$/i.exec(url) ?? [];
-  if (base64 === undefined) {
+  const comma = url.indexOf(',');
+  if (!/^data:[^,]*;base64$/i.test(url.slice(0, Math.max(0, comma)))) {
     const type = what === 'an image' ? 'image/png' : 'audio/wav';
     throw formatError(`${what} as a data: URL: expected data:${type};base64,... or its like`);
   }
+  let letters: string;
   try {
-    return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+    letters = atob(url.slice(comma + 1));
   } catch (error) {
     throw formatError(`${what} as a data: URL whose base64 is broken`, error);
   }
+  // Of many megabytes: `from` with a function takes seconds.
+  const bytes = new Uint8Array(letters.length);
+  for (let at = 0; at < bytes.length; at++) bytes[at] = letters.charCodeAt(at);
+  return bytes;
 }

@@ -13,14 +13,16 @@ export interface Idefics3Settings {
   readonly filter: Filter;
 }
 
+type Size = readonly [width: number, height: number];
+
 /** The tiles of a picture row by row, then the whole of it; `rows` 0: the whole alone. */
 export interface Tiles {
   readonly tiles: readonly Picture[];
+  /** What the whole of it is still to be resized to, behind them. */
+  readonly whole?: Size;
   readonly rows: number;
   readonly columns: number;
 }
-
-type Size = readonly [width: number, height: number];
 
 /** No edge is longer, whatever is asked for. */
 const MOST = 4096;

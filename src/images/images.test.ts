@@ -15,6 +15,11 @@ const sharpOf = ({ width, height, data }: Picture) => sharp(data, { raw: { width
 
 /** Pillow's ImagingResample in whole numbers, a pixel at a time: Resample.c's precompute_coeffs and ImagingResampleHorizontal_8bpc. */
 function pillow(picture: Picture, width: number, height: number, filter: Filter): number[] {
+  // Image.resize (Image.py) takes a tall picture in two steps, columns first.
+  if (picture.height > 100 * picture.width && height < picture.height && width !== picture.width) {
+    const low = Uint8Array.from(pillow(picture, picture.width, height, filter));
+    return pillow({ width: picture.width, height, data: low }, width, height, filter);
+  }
   const support = { lanczos: 3, bilinear: 1, bicubic: 2 }[filter];
   const sinc = (x: number): number => (x === 0 ? 1 : Math.sin(x * Math.PI) / (x * Math.PI));
   const weigh = (signed: number): number => {
@@ -86,6 +91,14 @@ describe('resizing', () => {
       [
         [1, 1],
         [7, 5],
+      ],
+      [
+        [2, 201],
+        [13, 20],
+      ],
+      [
+        [2, 200],
+        [13, 20],
       ],
     ];
     for (const [from, to] of sizes) {
@@ -195,6 +208,16 @@ describe('decoding in Node', () => {
     expect(made[0]).toBe(made[2]);
   });
 
+  test('inks become colours without a profile, as in Pillow', async () => {
+    // Pillow 12.3: Image.new('CMYK', (8, 8), (200, 40, 10, 60)), quality 90; as RGB (42, 164, 187).
+    const file =
+      '/9j/7gAOQWRvYmUAZAAAAAAA/9sAQwADAgIDAgIDAwMDBAMDBAUIBQUEBAUKBwcGCAwKDAwLCgsLDQ4SEA0OEQ4LCxAWEBETFBUVFQwPFxgWFBgSFBUU/8AAFAgACAAI' +
+      'BEMRAE0RAFkRAEsRAP/EABUAAQEAAAAAAAAAAAAAAAAAAAgJ/8QAFBABAAAAAAAAAAAAAAAAAAAAAP/aAA4EQwBNAFkASwAAPwAeHQpwWb//2Q==';
+    const { width, height, data } = await decodeImage(`data:image/jpeg;base64,${file}`);
+    expect([width, height, data.length]).toEqual([8, 8, 192]);
+    for (const [at, value] of data.entries()) expect(Math.abs(value - [42, 164, 187][at % 3]!)).toBeLessThanOrEqual(1);
+  });
+
   test('broken files and addresses elsewhere', async () => {
     const png = await pngOf(noise(20, 20));
     png.fill(0x55, 60, png.length - 20);
@@ -280,6 +303,8 @@ describe("LFM2-VL's pictures", () => {
     expect(sizesOf(1080, 1080, { max_pixels_tolerance: 5 })).toHaveLength(1);
     expect(sizesOf(1100, 1100, { max_tiles: 8, tile_size: 256 })[3]).toEqual([256, 256]);
     expect(sizesOf(3000, 16)).toEqual([[3008, 32]]);
+    // Qwen's are refused so long, these aren't.
+    expect(sizesOf(3000, 7)).toEqual([[3008, 32]]);
   });
 
   test('tiles row by row, each of the picture as it is given', () => {
@@ -300,13 +325,17 @@ describe("LFM2-VL's pictures", () => {
   });
 
   test('what is refused', () => {
-    expect(() => cut(3000, 10)).toThrow(/sides up to 200 times/);
+    expect(() => cut(100_000, 2)).toThrow(/the encoder takes 1024 patches of 16 x 16: cut it/);
     expect(() => cut(20, 30, { min_image_tokens: 256 })).toThrow(
       /an image of 20 x 30 pixels becomes one of 448 x 640; the encoder takes 1024 patches of 16 x 16: cut it/,
     );
     expect(() => cut(20, 20, { max_image_tokens: 400 })).toThrow(/up to 409600 pixels; the encoder takes 262144/);
     expect(() => cut(20, 20, { tile_size: 1024 })).toThrow(/tiles of 1024 pixels; the encoder's are of 512/);
     expect(() => cut(20, 20, { tile_size: 500 })).toThrow(/tiles of 500 pixels/);
+    expect(() => cut(20, 20, { do_rescale: false })).toThrow(/do_rescale false; expected true/);
+    expect(() => cut(20, 20, { do_normalize: false })).toThrow(/do_normalize false; expected true/);
+    expect(() => cut(20, 20, { rescale_factor: 1 / 127.5 })).toThrow(/rescale_factor 0.00784.*expected 1\/255/);
+    expect(sizesOf(64, 64, { rescale_factor: 0.003_921_57, do_rescale: true })).toHaveLength(1);
     expect(() => cut(20, 20, { max_tiles: 'ten' })).toThrow(/max_tiles "ten"; expected a number of tiles/);
     expect(() => cut(20, 20, { max_image_tokens: 0 })).toThrow(/max_image_tokens 0; expected a number of rows/);
     expect(() => cut(20, 20, { max_pixels_tolerance: '2' })).toThrow(

@@ -35,13 +35,13 @@ function gridOf({ width, height }: Picture, tile: number, [least, most]: readonl
  */
 export function lfm2Tiles(picture: Picture, settings: Idefics3Settings & Lfm2Settings, unit: number): Tiles {
   const { pixels, tolerance, tile, filter } = settings;
-  const whole = (): Picture => resize(picture, ...qwenSize(picture, unit, pixels, unit), filter);
+  const whole = qwenSize(picture, unit, pixels, unit);
   const near = [picture.width, picture.height].map((side) => Math.max(unit / 2, rounded(side / unit) * unit));
   const isLarge = near[0]! * near[1]! > pixels[1] * tolerance;
   const [columns = 1, rows = 1] = isLarge && settings.splits ? gridOf(picture, tile, settings.tiles) : [1, 1];
-  if (columns * rows === 1) return { tiles: [whole()], rows: 0, columns: 0 };
+  if (columns * rows === 1) return { tiles: [], whole, rows: 0, columns: 0 };
   const tiles = tilesOf(resize(picture, columns * tile, rows * tile, filter), tile, rows, columns);
-  return { tiles: settings.thumbnail ? [...tiles, whole()] : tiles, rows, columns };
+  return { tiles, ...(settings.thumbnail && { whole }), rows, columns };
 }
 
 /** What stands in a prompt for a picture whose tiles have so many rows. */

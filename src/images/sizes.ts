@@ -16,7 +16,7 @@ export function rounded(value: number): number {
 
 /**
  * As transformers' Qwen2VLImageProcessor sizes pictures (`smart_resize`): sides that are multiples of `unit`, as alike as may be.
- * @param shortest of sides that are rounded
+ * @param shortest of sides that are rounded: with it pictures may be as long as they are, as LFM2-VL's
  * @throws SplitkvError `usage` for one that is far too long
  */
 export function qwenSize(
@@ -25,7 +25,7 @@ export function qwenSize(
   [least, most]: PixelRange,
   shortest = 0,
 ): [width: number, height: number] {
-  if (Math.max(width, height) > MOST_RATIO * Math.min(width, height))
+  if (shortest === 0 && Math.max(width, height) > MOST_RATIO * Math.min(width, height))
     throw usageError(
       `an image of ${width} x ${height} pixels: this model takes sides up to ${MOST_RATIO} times as long as the other; cut it`,
     );

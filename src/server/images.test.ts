@@ -87,6 +87,15 @@ describe('images over HTTP', () => {
       message: { content: expected },
       prompt_eval_count: ids.length,
     });
+    // Also what a tool gave back.
+    const call = { function: { name: 'look', arguments: {} } };
+    const result = { role: 'tool', content: text.text, images: [data] };
+    const told = [{ role: 'user', content: 'see' }, { role: 'assistant', tool_calls: [call] }, result];
+    const counted = async (...messages: object[]) =>
+      (await post('/api/chat', { ...asked, messages })).json['prompt_eval_count'] as number;
+    const rows = ids.filter((id) => id >= 2 ** 31).length;
+    const without = { ...result, images: undefined };
+    expect(await counted(...told)).toBeGreaterThanOrEqual((await counted(...told.slice(0, 2), without)) + rows);
     const { json } = await post('/api/generate', { ...asked, prompt: text.text, images: [data] });
     expect(json).toMatchObject({ response: expected });
     const { json: shown } = await post('/api/show', { model: 'tiny' });
@@ -128,6 +137,23 @@ describe('images over HTTP', () => {
     expect(usage.prompt_tokens).toBeGreaterThan((plain as typeof json & { usage: typeof usage }).usage.prompt_tokens);
   });
 
+  test("another's image can't be asked about by the ids of its rows", async () => {
+    const ids = await model.readPrompt({ messages: [{ role: 'user', content: [{ type: 'image', image: url }] }] });
+    expect(ids.some((id) => id >= 2 ** 31)).toBe(true);
+    for (const [path, field] of [
+      ['/v1/completions', 'prompt'],
+      ['/completion', 'prompt'],
+      ['/v1/embeddings', 'input'],
+      ['/embedding', 'content'],
+      ['/api/embed', 'input'],
+    ] as const) {
+      for (const given of [ids, [[...ids]], ['the', ...ids]]) {
+        const { status, json } = await post(path, { model: 'tiny', [field]: given });
+        expect([status, JSON.stringify(json)], path).toEqual([400, expect.stringMatching(/of no vocabulary/)]);
+      }
+    }
+  });
+
   test('what is refused, and why', async () => {
     const asked = async (part: object, to = server) => {
       const { status, json } = await post(CHAT, { ...user(part), ...options }, to);
@@ -154,6 +180,8 @@ describe('images over HTTP', () => {
       param: 'messages',
       message: expect.stringMatching(/isn't whole/) as string,
     });
+    const upper = { type: 'image_url', image_url: { url: url.replace('data:', 'DATA:') } };
+    expect(await asked(upper)).toMatchObject({ status: 200 });
     expect(await asked({ type: 'input_audio', input_audio: {} })).toMatchObject({ status: 400 });
     const other = await startTestServer(await openTestModel());
     servers.push(other);

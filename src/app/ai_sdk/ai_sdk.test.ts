@@ -214,6 +214,34 @@ describe('tools and thoughts', () => {
     });
   });
 
+  test('images that a tool gave back', async () => {
+    const { model, asked } = answering([[{ text: 'a cat' }]]);
+    const png = { mediaType: 'image/png', data: 'iVBORw0KGgo=' };
+    const text = { type: 'text' as const, text: 'seen' };
+    const value = [
+      text,
+      { type: 'file' as const, mediaType: png.mediaType, data: { type: 'data' as const, data: png.data } },
+    ];
+    const call = { toolCallId: 'a', toolName: 'look' };
+    const told = (...parts: typeof value) =>
+      createSplitkv(model)().doGenerate({
+        prompt: [
+          { role: 'user', content: [text] },
+          { role: 'assistant', content: [{ type: 'tool-call', ...call, input: {} }] },
+          { role: 'tool', content: [{ type: 'tool-result', ...call, output: { type: 'content', value: parts } }] },
+        ],
+      });
+    await told(...value);
+    expect(asked[0]![0]).toMatchObject({
+      messages: [
+        {},
+        {},
+        { role: 'tool', content: [text, { type: 'image', image: `data:image/png;base64,${png.data}` }] },
+      ],
+    });
+    await expect(told({ type: 'custom' } as never)).rejects.toThrow("of type 'custom'");
+  });
+
   test('images of a question, in the forms that both versions have', async () => {
     const answers = Array.from({ length: 4 }, () => [{ text: 'a cat' }]);
     const { model, asked } = answering(answers);

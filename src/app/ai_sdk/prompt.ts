@@ -92,7 +92,7 @@ function messagesOf(message: LanguageModelV4Message): ChatMessage[] {
       return message.content.flatMap((part): ChatMessage[] => {
         if (part.type !== 'tool-result') return [];
         const { toolCallId, toolName, output } = part;
-        return [{ role: 'tool', tool_call_id: toolCallId, name: toolName, content: outputText(output) }];
+        return [{ role: 'tool', tool_call_id: toolCallId, name: toolName, content: outputOf(output) }];
       });
     case 'assistant':
       return [assistantOf(message.content)];
@@ -105,7 +105,11 @@ type FilePart = Exclude<
 >;
 
 /** Of a file: its bytes, base64 or an address; V3 has them without their kind. */
-function fileOf({ type, mediaType, data: file }: FilePart): ContentPart {
+function fileOf({
+  type,
+  mediaType,
+  data: file,
+}: Pick<FilePart, 'mediaType' | 'data'> & { readonly type: string }): ContentPart {
   const given: unknown =
     file instanceof Uint8Array || file instanceof URL || typeof file === 'string'
       ? file
@@ -144,7 +148,7 @@ type Output = Extract<
   { readonly type: 'tool-result' }
 >['output'];
 
-function outputText(output: Output): string {
+function outputOf(output: Output): ChatMessage['content'] {
   switch (output.type) {
     case 'text':
     case 'error-text':
@@ -154,8 +158,13 @@ function outputText(output: Output): string {
       return JSON.stringify(output.value);
     case 'execution-denied':
       return output.reason ?? 'the call was denied';
-    case 'content':
-      return output.value.map((part) => (part.type === 'text' ? part.text : refused(part.type))).join('\n');
+    case 'content': {
+      const parts = output.value.map((part): ContentPart => {
+        if (part.type === 'text') return { type: 'text', text: part.text };
+        return 'mediaType' in part && 'data' in part ? fileOf(part) : refused(part.type);
+      });
+      return parts.every((part) => part.type === 'text') ? parts.map(({ text }) => text).join('\n') : parts;
+    }
   }
 }
 

@@ -208,6 +208,23 @@ describe('images in prompts', () => {
     await expect(asked({ prompt: '<image>', images: [new TextEncoder().encode('<svg/>')] })).rejects.toMatchObject({
       code: 'unsupported',
     });
+    const parts = (...content: unknown[]) => ({ messages: [{ role: 'user', content } as never] });
+    const image = { type: 'image', image: tallPng };
+    for (const [part, type] of [
+      [null, 'undefined'],
+      [{ type: 'video', video: 'x' }, '"video"'],
+      [{ type: 'image_url' }, '"image_url"'],
+      [{ type: 'input_audio', input_audio: { data: 'AA' } }, '"input_audio"'],
+      [{ type: 'text' }, '"text"'],
+    ] as const) {
+      for (const given of [parts(image, part), parts({ type: 'text', text: 'x' }, part)])
+        await expect(asked(given)).rejects.toThrow(
+          `messages[0].content[1] is no part (its type: ${type}); expected {type:`,
+        );
+    }
+    await expect(asked({ ...parts(image), images: [widePng] } as never)).rejects.toThrow(/images beside messages/);
+    for (const images of [tallPng, 'data:image/png;base64,AA', null])
+      await expect(asked({ prompt: '<image>', images } as never)).rejects.toThrow(/images: expected a list/);
     const many = Array.from({ length: 33 }, () => tallPng);
     await expect(asked({ prompt: '<image>'.repeat(33), images: many })).rejects.toThrow(/at most 32/);
     await expect(asked({ prompt: '<image>'.repeat(25), images: many.slice(0, 25) })).rejects.toMatchObject({

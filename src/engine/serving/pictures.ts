@@ -197,15 +197,20 @@ export class Pictures {
 
   /** Of what has its rows there, nothing is decoded again: where it can't have changed since. */
   async #ready(kind: Kind, source: ImageSource | SoundSource): Promise<Ready> {
-    const seen = typeof source === 'string' ? this.#seenUrls : source instanceof Blob ? this.#seen : undefined;
+    const isFixed = typeof source === 'string' && /^data:/i.test(source);
+    const seen = isFixed ? this.#seenUrls : source instanceof Blob ? this.#seen : undefined;
     const before = seen?.get(source as never);
     const make = (): Promise<Ready> =>
       kind === 'images' ? this.#picture(source as ImageSource) : this.#recording(source as SoundSource);
     if (before && before.token === this.#tokenOf(kind) && this.#entries.has(before.key)) return before;
     const ready = await make();
     seen?.set(source as never, { ...ready, rows: async () => (await make()).rows() });
-    const [oldest] = this.#seenUrls.keys();
-    if (this.#seenUrls.size > KEPT_LEAST) this.#seenUrls.delete(oldest!);
+    let length = sum([...this.#seenUrls.keys()].map((url) => url.length));
+    for (const oldest of this.#seenUrls.keys()) {
+      if (this.#seenUrls.size <= KEPT_LEAST && length <= KEPT_BYTES) break;
+      this.#seenUrls.delete(oldest);
+      length -= oldest.length;
+    }
     return ready;
   }
 

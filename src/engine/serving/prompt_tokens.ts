@@ -1,5 +1,5 @@
 import { contextFullError, type ErrorCode, SplitkvError, usageError } from '../../base/errors.js';
-import { show } from '../../base/json.js';
+import { isObject, show } from '../../base/json.js';
 import type { ModelConfig } from '../../model/config/model_config.js';
 import { type ChatMessage, Tokenizer, type TokenizerFiles } from '../../tokenizer/index.js';
 import { fillFormat, type FillFormat } from '../../chat_formats/fill_in.js';
@@ -52,7 +52,6 @@ export interface Media {
 }
 
 export const KINDS = ['images', 'sounds'] as const;
-const MEDIA: readonly unknown[] = ['image', 'image_url', 'audio', 'input_audio'];
 
 export const hasMedia = (prompt: Prompt): boolean =>
   typeof prompt === 'object' &&
@@ -64,17 +63,23 @@ export const hasMedia = (prompt: Prompt): boolean =>
       prompt.messages.some(
         (message) =>
           Array.isArray(message?.content) &&
-          message.content.some((part: { type?: unknown }) => MEDIA.includes(part?.type)),
+          message.content.some(
+            (part: { type?: unknown }) => part?.type !== 'text' && Object.hasOwn(PARTS, String(part?.type)),
+          ),
       )));
 
-/** Of any prompt. */
+/** Of any prompt. @throws SplitkvError `usage` for what are no parts of messages, or no list of images or sounds */
 export function mediaIn(prompt: Prompt): Media {
-  const { messages = [], ...given } = prompt as Partial<Media> & { readonly messages?: readonly ChatMessageOfApi[] };
-  return { ...mediaOf(messages), ...given };
+  const { messages, ...given } = prompt as Partial<Media> & { readonly messages?: readonly ChatMessageOfApi[] };
+  const kind = KINDS.find((each) => each in given);
+  if (kind && messages) throw usageError(`${kind} beside messages: put them into a message, as a part of its content`);
+  const wrong = KINDS.find((each) => each in given && !Array.isArray(given[each]));
+  if (wrong) throw usageError(`${wrong}: expected a list; leave it out of a prompt without`);
+  return { ...mediaOf(messages ?? []), ...given };
 }
 
 export function mediaOf(messages: readonly Pick<ChatMessageOfApi, 'content'>[]): Media {
-  const parts = messages.flatMap(({ content }) => (Array.isArray(content) ? (content as readonly ContentPart[]) : []));
+  const parts = partsOf(messages);
   return {
     images: parts.flatMap((part) =>
       part.type === 'image' ? [part.image] : part.type === 'image_url' ? [part.image_url.url] : [],
@@ -87,6 +92,35 @@ export function mediaOf(messages: readonly Pick<ChatMessageOfApi, 'content'>[]):
           : [],
     ),
   };
+}
+
+const hasTexts = (of: unknown, ...keys: string[]): boolean =>
+  isObject(of) && keys.every((key) => typeof of[key] === 'string');
+
+/** By type of a part: whether it has what its type says. */
+const PARTS: Readonly<Record<ContentPart['type'], (part: Readonly<Record<string, unknown>>) => boolean>> = {
+  text: (part) => hasTexts(part, 'text'),
+  image: () => true,
+  image_url: (part) => hasTexts(part['image_url'], 'url'),
+  audio: () => true,
+  input_audio: (part) => hasTexts(part['input_audio'], 'data', 'format'),
+};
+
+/** All that messages are made of, but plain texts. @throws SplitkvError `usage` for what is no part */
+function partsOf(messages: readonly Pick<ChatMessageOfApi, 'content'>[]): ContentPart[] {
+  return messages.flatMap((message, index) => {
+    const content: unknown = message?.content;
+    if (!Array.isArray(content)) return [];
+    for (const [at, part] of (content as unknown[]).entries()) {
+      const { type } = isObject(part) ? part : {};
+      if (isObject(part) && Object.hasOwn(PARTS, String(type)) && PARTS[type as ContentPart['type']](part)) continue;
+      throw usageError(
+        `messages[${index}].content[${at}] is no part (its type: ${show(type)}); expected {type: 'text', text}, {type: 'image', image}, ` +
+          "{type: 'image_url', image_url: {url}}, {type: 'audio', audio} or {type: 'input_audio', input_audio: {data, format}}",
+      );
+    }
+    return content as ContentPart[];
+  });
 }
 
 /** A message as a template sees it: parts say only where its media are. */
@@ -252,6 +286,7 @@ export function chatText(
   const { messages, special, ending } = (prompt ?? {}) as Readonly<Record<string, unknown>>;
   if (!Array.isArray(messages))
     throw usageError(`a prompt must be a text, token ids or {messages: [...]}; got ${typeof prompt}`);
+  partsOf(messages);
   const asTokens = specialAsTokens(special) || isShown;
   const plain = hasMedia(prompt) ? messages.map(withoutMedia) : messages;
   // Only a template's own control tokens are some, unless asked for.

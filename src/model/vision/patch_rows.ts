@@ -10,7 +10,10 @@ export function tilePatches(
   vision: VisionConfig,
   { mean, deviation }: Pick<CutSettings, 'mean' | 'deviation'>,
 ) {
-  const pixels = Float32Array.from(data, (value, at) => (value / 255 - mean[at % 3]!) / deviation[at % 3]!);
+  const pixels = new Float32Array(data.length);
+  for (const [channel, middle] of mean.entries()) {
+    for (let at = channel; at < data.length; at += 3) pixels[at] = (data[at]! / 255 - middle) / deviation[channel]!;
+  }
   const grid: Grid = vision.places ? [height / vision.patch, width / vision.patch] : patchGrid(vision);
   return { pixels, grid, patches: patchRows(pixels, vision, width, grid, patchOrder(vision, grid)) };
 }

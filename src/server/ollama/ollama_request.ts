@@ -215,7 +215,11 @@ function messagesOf(given: readonly z.infer<typeof message>[]): ChatMessage[] {
         tool_call_id == null ? of === undefined || called.name === of : id === tool_call_id,
       );
       const [answered] = at < 0 ? [] : open.splice(at, 1);
-      return { role, content, ...defined({ tool_call_id: tool_call_id ?? answered?.id, name: of }) };
+      return {
+        role,
+        content: pictured(each.images, content),
+        ...defined({ tool_call_id: tool_call_id ?? answered?.id, name: of }),
+      };
     }
     const calls = (each.tool_calls ?? []).map(({ id, function: { name: called, arguments: input } }): ToolCall => ({
       id: id ?? `call_${count++}`,

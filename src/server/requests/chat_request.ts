@@ -342,7 +342,7 @@ function imageUrlOf({ image_url: given, source }: Readonly<Record<string, unknow
   const { type, media_type: media, data, url } = (isObject(source) ? source : {}) as Record<string, unknown>;
   const address = type === 'base64' ? `data:${String(media)};base64,${String(data)}` : url;
   const found = (isObject(given) ? given['url'] : given) ?? address;
-  if (typeof found === 'string' && found.startsWith('data:')) return found;
+  if (typeof found === 'string' && /^data:/i.test(found)) return found;
   throw badRequest(
     `${name} is an image at ${show(found)}; expected a data: URL: this server reads images from nowhere else`,
     name,

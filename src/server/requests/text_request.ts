@@ -1,6 +1,7 @@
 import * as z from 'zod/mini';
-import { isObject } from '../../base/json.js';
+import { isObject, show } from '../../base/json.js';
 import { contextFullError } from '../../base/errors.js';
+import { GIVEN_ID } from '../../base/kv_units.js';
 import { defined } from '../../base/options.js';
 import { badRequest, toApiError } from '../api_error.js';
 import {
@@ -42,7 +43,10 @@ export const textsField = (most: number, what = expected(most)) => {
 };
 type Text = string | (number | string)[];
 
+/** @throws ApiError 400 for ids of rows of images or recordings: they may be another client's */
 export const textsOf = (given: z.infer<ReturnType<typeof textsField>>): Text[] => {
+  const row = [given].flat(2).find((part) => typeof part === 'number' && part >= GIVEN_ID);
+  if (row !== undefined) throw badRequest(`token ${show(row)} is of no vocabulary; images are parts of messages`);
   const all = Array.isArray(given) && !isIds(given) ? (given as (Text | { prompt_string: string })[]) : [given as Text];
   return all.map((each) => (typeof each === 'object' && 'prompt_string' in each ? each.prompt_string : each));
 };
