@@ -179,3 +179,49 @@ test('a link shares what was said, to read and to go on from; shortcuts, roles a
   await expect(other.locator('#page-note')).toContainText('This link holds no whole conversation');
   await expect(button('New conversation').first()).toBeHidden();
 });
+
+test.describe('a browser that keeps nothing', () => {
+  for (const [what, told] of [
+    ['denied', 'This browser lets the page keep nothing'],
+    ['full', 'This browser has no room for more conversations'],
+  ] as const) {
+    test(`storage ${what}: one converses, and is told`, async ({ page, context }) => {
+      const problems: string[] = [];
+      page.on('pageerror', ({ message }) => problems.push(message));
+      await page.addInitScript((how) => {
+        if (how === 'full') {
+          Storage.prototype.setItem = () => {
+            throw new DOMException('Setting the value exceeded the quota.', 'QuotaExceededError');
+          };
+          return;
+        }
+        const denied = (): never => {
+          throw new DOMException('Access is denied for this document.', 'SecurityError');
+        };
+        for (const name of ['localStorage', 'sessionStorage', 'indexedDB', 'caches'])
+          Object.defineProperty(globalThis, name, { get: denied });
+        navigator.storage.getDirectory = () => Promise.reject(new DOMException('denied', 'SecurityError'));
+      }, what);
+      await context.grantPermissions(['clipboard-read', 'clipboard-write']);
+      await page.goto('/chat.html?autostart&no-self-test');
+      const { answers, ask, button } = chatOf(page);
+      await ask(QUESTIONS[0].question);
+      await expect(answers).toHaveText(QUESTIONS[0].answer);
+      await expect(page.locator('#page-note')).toContainText(told);
+      await expect(titles(page)).toHaveCount(0);
+      await page.getByRole('button', { name: 'Share this conversation' }).click();
+      await expect(page.locator('#page-note')).toContainText('The link is copied');
+      const link = await page.evaluate(() => navigator.clipboard.readText());
+      await button('New conversation').click();
+      await expect(answers).toHaveCount(0);
+      await page.goto(link);
+      await page.reload();
+      await page.getByRole('button', { name: 'Continue from here' }).click();
+      await expect(answers).toHaveText(QUESTIONS[0].answer);
+      await expect(page.locator('#page-note')).toContainText(told);
+      await page.goto('/ranks.html');
+      await expect(page.locator('#answer-figures')).toContainText(/\S/);
+      expect(problems).toEqual([]);
+    });
+  }
+});
