@@ -180,6 +180,31 @@ test('a link shares what was said, to read and to go on from; shortcuts, roles a
   await expect(button('New conversation').first()).toBeHidden();
 });
 
+test('a conversation that is open in two tabs is deleted and brought back', async ({ page, context }) => {
+  await page.goto('/chat.html?model=models/nosuch/');
+  const { chat, answers } = chatOf(page);
+  await chat.evaluate((element: SplitkvChat) => {
+    element.messages = [
+      { role: 'user', content: 'How?' },
+      { role: 'assistant', content: 'So.' },
+    ];
+  });
+  await page.evaluate(() => {
+    const id = location.hash.slice('#c='.length);
+    localStorage.setItem('splitkv-conversations', JSON.stringify([{ id, title: 'How?', at: 1 }]));
+  });
+  const other = await context.newPage();
+  await other.goto(page.url());
+  await expect(chatOf(other).answers).toHaveText('So.');
+  await side(other).getByRole('button', { name: 'Delete “How?”' }).click();
+  await expect(answers).toHaveCount(0);
+  await other.getByRole('button', { name: 'Undo' }).click();
+  await expect(chatOf(other).answers).toHaveText('So.');
+  await titles(page).click();
+  await expect(answers).toHaveText('So.');
+  await expect(chatOf(other).answers).toHaveText('So.');
+});
+
 test.describe('a browser that keeps nothing', () => {
   for (const [what, told] of [
     ['denied', 'This browser lets the page keep nothing'],
