@@ -229,6 +229,6 @@ test('a component that changes while it is worked on keeps its conversation', { 
   await until(() => talk.conversation !== conversation);
   expect(talk.messages).toEqual([]);
   root.unmount();
-  model.dispose();
-  other.dispose();
+  await model.dispose();
+  await other.dispose();
 });
