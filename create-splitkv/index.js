@@ -29,7 +29,12 @@ const PACKAGE_NAME = /^[a-z0-9~][a-z0-9._~-]{0,213}$/;
 const own = dirname(fileURLToPath(import.meta.url));
 const { version } = JSON.parse(readFileSync(join(own, 'package.json'), 'utf8'));
 
-const HELP = `Usage: npm create splitkv [FOLDER] -- [--template NAME] [--model MODEL] [--install]
+/** What called: npm, pnpm, yarn or bun. */
+const manager = /^(pnpm|yarn|bun)\//.exec(process.env.npm_config_user_agent ?? '')?.[1] ?? 'npm';
+/** npm takes options for itself before two dashes. */
+const create = (folder, options) => `${manager} create splitkv ${folder} ${manager === 'npm' ? '-- ' : ''}${options}`;
+
+const HELP = `Usage: ${create('[FOLDER]', '[--template NAME] [--model MODEL] [--install]')}
 
   FOLDER           where the app goes; new, or empty
   --template NAME  what is made:
@@ -49,6 +54,8 @@ async function main() {
   let parsed;
   try {
     parsed = parseArgs({
+      // pnpm and yarn hand on the dashes that npm needs.
+      args: process.argv.slice(2).filter((word) => word !== '--'),
       allowPositionals: true,
       options: {
         template: { type: 'string', short: 't' },
@@ -63,22 +70,26 @@ async function main() {
   }
   const { values, positionals } = parsed;
   if (values.help) return void process.stdout.write(HELP);
+  // npm without the dashes, or in PowerShell, takes `--template` for itself and leaves its value.
+  if (values.template === undefined && Object.hasOwn(TEMPLATES, positionals[1] ?? '')) {
+    [values.template] = positionals.splice(1, 1);
+  }
   if (positionals.length > 1) throw new Refused(`one folder, not ${positionals.length}: ${positionals.join(' ')}`);
   const asks = process.stdin.isTTY && process.stdout.isTTY;
-  const { folder, template } = await settle(positionals[0], values.template, asks);
+  const { folder, template } = await settle(positionals[0] || undefined, values.template, asks);
   const target = resolve(folder);
-  checkFolder(target, folder);
   const name = packageName(basename(target));
-  copy(join(own, 'templates', template), target, {
-    name,
-    model: checkModel(values.model ?? MODEL),
-    package: values.package ?? `^${version}`,
-  });
+  const words = { name, model: checkModel(values.model ?? MODEL), package: values.package ?? `^${version}` };
+  try {
+    copy(join(own, 'templates', template), target, words);
+  } catch (error) {
+    throw new Refused(`${folder} can't be written (${error.message}); name another folder`);
+  }
   console.log(`\n${template} is in ${folder}`);
   if (values.install) await install(target);
   const commands = [
     ...(target === process.cwd() ? [] : [`cd ${quoted(relative(process.cwd(), target))}`]),
-    ...(values.install ? [] : ['npm install']),
+    ...(values.install ? [] : [`${manager} install`]),
     firstCommand(target),
   ];
   console.log(
@@ -89,43 +100,63 @@ async function main() {
 /** What starts the app, of the scripts that it has. */
 function firstCommand(target) {
   const { scripts } = JSON.parse(readFileSync(join(target, 'package.json'), 'utf8'));
-  if ('dev' in scripts) return 'npm run dev';
-  return 'start' in scripts ? 'npm start' : 'npm run build';
+  return `${manager} run ${['dev', 'start', 'build'].find((script) => script in scripts)}`;
 }
 
 /** The folder and the template, asked for in a terminal where they weren't given. */
 async function settle(folder, template, asks) {
   if (template !== undefined) checkTemplate(template);
+  if (folder !== undefined) checkFolder(folder);
   if (folder !== undefined && template !== undefined) return { folder, template };
   if (!asks) {
-    throw new Refused(
-      `say ${folder === undefined ? 'the folder and ' : ''}the template: npm create splitkv ${folder ?? 'my-app'} -- --template vanilla\n\n${HELP}`,
-    );
+    const missing = [
+      ...(folder === undefined ? ['the folder'] : []),
+      ...(template === undefined ? ['the template'] : []),
+    ];
+    const command = create(quoted(folder ?? 'my-app'), `--template ${template ?? 'vanilla'}`);
+    throw new Refused(`say ${missing.join(' and ')}: ${command}\n\n${HELP}`);
   }
   const terminal = createInterface({ input: process.stdin, output: process.stdout });
+  const names = Object.keys(TEMPLATES);
   try {
-    const where = folder ?? ((await terminal.question('Folder (splitkv-app): ')).trim() || 'splitkv-app');
+    const where = folder ?? (await answerOf(terminal, 'Folder', 'splitkv-app', checkFolder));
     if (template !== undefined) return { folder: where, template };
-    const names = Object.keys(TEMPLATES);
     console.log(names.map((name, index) => `  ${index + 1}  ${name.padEnd(12)} ${TEMPLATES[name]}`).join('\n'));
-    for (;;) {
-      const answer = (await terminal.question('Template (1): ')).trim() || '1';
-      const chosen = names[Number(answer) - 1] ?? answer;
-      if (chosen in TEMPLATES) return { folder: where, template: chosen };
-      console.log(`${answer}: a number from 1 to ${names.length}, or a name`);
-    }
+    const nameOf = (answer) => names[Number(answer) - 1] ?? answer;
+    const chosen = await answerOf(terminal, 'Template', '1', (answer) => checkTemplate(nameOf(answer)));
+    return { folder: where, template: nameOf(chosen) };
+  } catch (error) {
+    if (error.code !== 'ABORT_ERR') throw error;
+    // Ctrl-C or Ctrl-D.
+    console.log();
+    process.exit(130);
   } finally {
     terminal.close();
   }
 }
 
-function checkTemplate(name) {
-  if (!Object.hasOwn(TEMPLATES, name)) {
-    throw new Refused(`--template ${name}: there are ${Object.keys(TEMPLATES).join(', ')}`);
+/** Asks again until `check` doesn't refuse. */
+async function answerOf(terminal, what, byDefault, check) {
+  for (;;) {
+    const answer = (await terminal.question(`${what} (${byDefault}): `)).trim() || byDefault;
+    try {
+      check(answer);
+      return answer;
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      console.log(error.message);
+    }
   }
 }
 
-function checkFolder(target, given) {
+function checkTemplate(name) {
+  if (!Object.hasOwn(TEMPLATES, name)) {
+    throw new Refused(`${name}: no such template; there are ${Object.keys(TEMPLATES).join(', ')}`);
+  }
+}
+
+function checkFolder(given) {
+  const target = resolve(given);
   if (!existsSync(target)) return;
   let there;
   try {
@@ -153,7 +184,11 @@ function packageName(folder) {
   return PACKAGE_NAME.test(name) ? name : 'splitkv-app';
 }
 
-const quoted = (path) => (/^[\w./-]+$/.test(path) ? path : JSON.stringify(path));
+/** As a shell takes it: cmd and PowerShell know double quotes only, and a POSIX shell expands names in those. */
+function quoted(path) {
+  if (/^[\w./\\-]+$/.test(path) && (process.platform === 'win32' || !path.includes('\\'))) return path;
+  return process.platform === 'win32' ? `"${path}"` : `'${path.replaceAll("'", `'\\''`)}'`;
+}
 
 /** Text files with `__NAME__`, `__MODEL__` and `__PACKAGE__` filled in. npm leaves a .gitignore out of packages: it is `_gitignore` there. */
 function copy(from, to, words) {
@@ -170,20 +205,20 @@ function copy(from, to, words) {
   }
 }
 
-/** Shows npm's own progress. */
+/** Shows the progress of whatever installs. */
 async function install(folder) {
-  const npm = process.env.npm_execpath;
-  const [command, ...args] = npm?.endsWith('.js') ? [process.execPath, npm] : ['npm'];
-  const child = spawn(command, [...args, 'install', '--no-audit', '--no-fund'], {
+  const script = process.env.npm_execpath ?? '';
+  const [command, ...args] = /\.c?js$/.test(script) ? [process.execPath, script] : [manager];
+  const child = spawn(command, [...args, 'install', ...(manager === 'npm' ? ['--no-audit', '--no-fund'] : [])], {
     cwd: folder,
     stdio: 'inherit',
-    shell: process.platform === 'win32' && command === 'npm',
+    shell: process.platform === 'win32' && command === manager,
   });
   const code = await new Promise((done) => {
     child.on('error', () => done(127));
     child.on('exit', done);
   });
-  if (code !== 0) throw new Refused(`npm install: exit code ${code}; the files are in ${folder}`);
+  if (code !== 0) throw new Refused(`${manager} install: exit code ${code}; the files are in ${folder}`);
 }
 
 try {

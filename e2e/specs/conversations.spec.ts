@@ -179,3 +179,74 @@ test('a link shares what was said, to read and to go on from; shortcuts, roles a
   await expect(other.locator('#page-note')).toContainText('This link holds no whole conversation');
   await expect(button('New conversation').first()).toBeHidden();
 });
+
+test('a conversation that is open in two tabs is deleted and brought back', async ({ page, context }) => {
+  await page.goto('/chat.html?model=models/nosuch/');
+  const { chat, answers } = chatOf(page);
+  await chat.evaluate((element: SplitkvChat) => {
+    element.messages = [
+      { role: 'user', content: 'How?' },
+      { role: 'assistant', content: 'So.' },
+    ];
+  });
+  await page.evaluate(() => {
+    const id = location.hash.slice('#c='.length);
+    localStorage.setItem('splitkv-conversations', JSON.stringify([{ id, title: 'How?', at: 1 }]));
+  });
+  const other = await context.newPage();
+  await other.goto(page.url());
+  await expect(chatOf(other).answers).toHaveText('So.');
+  await side(other).getByRole('button', { name: 'Delete “How?”' }).click();
+  await expect(answers).toHaveCount(0);
+  await other.getByRole('button', { name: 'Undo' }).click();
+  await expect(chatOf(other).answers).toHaveText('So.');
+  await titles(page).click();
+  await expect(answers).toHaveText('So.');
+  await expect(chatOf(other).answers).toHaveText('So.');
+});
+
+test.describe('a browser that keeps nothing', () => {
+  for (const [what, told] of [
+    ['denied', 'This browser lets the page keep nothing'],
+    ['full', 'This browser has no room for more conversations'],
+  ] as const) {
+    test(`storage ${what}: one converses, and is told`, async ({ page, context }) => {
+      const problems: string[] = [];
+      page.on('pageerror', ({ message }) => problems.push(message));
+      await page.addInitScript((how) => {
+        if (how === 'full') {
+          Storage.prototype.setItem = () => {
+            throw new DOMException('Setting the value exceeded the quota.', 'QuotaExceededError');
+          };
+          return;
+        }
+        const denied = (): never => {
+          throw new DOMException('Access is denied for this document.', 'SecurityError');
+        };
+        for (const name of ['localStorage', 'sessionStorage', 'indexedDB', 'caches'])
+          Object.defineProperty(globalThis, name, { get: denied });
+        navigator.storage.getDirectory = () => Promise.reject(new DOMException('denied', 'SecurityError'));
+      }, what);
+      await context.grantPermissions(['clipboard-read', 'clipboard-write']);
+      await page.goto('/chat.html?autostart&no-self-test');
+      const { answers, ask, button } = chatOf(page);
+      await ask(QUESTIONS[0].question);
+      await expect(answers).toHaveText(QUESTIONS[0].answer);
+      await expect(page.locator('#page-note')).toContainText(told);
+      await expect(titles(page)).toHaveCount(0);
+      await page.getByRole('button', { name: 'Share this conversation' }).click();
+      await expect(page.locator('#page-note')).toContainText('The link is copied');
+      const link = await page.evaluate(() => navigator.clipboard.readText());
+      await button('New conversation').click();
+      await expect(answers).toHaveCount(0);
+      await page.goto(link);
+      await page.reload();
+      await page.getByRole('button', { name: 'Continue from here' }).click();
+      await expect(answers).toHaveText(QUESTIONS[0].answer);
+      await expect(page.locator('#page-note')).toContainText(told);
+      await page.goto('/ranks.html');
+      await expect(page.locator('#answer-figures')).toContainText(/\S/);
+      expect(problems).toEqual([]);
+    });
+  }
+});

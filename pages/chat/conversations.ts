@@ -87,15 +87,17 @@ export class Conversations {
     else this.change(id, { title: titleOf(this.messages(id)), isNamed: false });
   }
 
-  /** @returns brings it back */
-  delete(id: string): () => void {
+  /** @returns brings it back, by another id, which it returns: tabs that showed the old one have heard that all of it is taken back */
+  delete(id: string): () => string {
     const entry = this.find(id);
     const kept = this.storage.getItem(keptAt(id));
     this.#write(this.list.filter((other) => other.id !== id));
     this.storage.removeItem(keptAt(id));
     return () => {
-      if (kept !== null) this.storage.setItem(keptAt(id), kept);
-      if (entry) this.#put(entry);
+      const again = this.newId();
+      if (kept !== null) this.storage.setItem(keptAt(again), kept);
+      if (entry) this.#put({ ...entry, id: again });
+      return again;
     };
   }
 

@@ -16,6 +16,7 @@ import { allowModel, mayJoin, mayLoad } from '../shared/foreign_model.js';
 import { addCodeColours, colourCode } from '../shared/code_colours.js';
 import { keepSite } from '../shared/keep_site.js';
 import { showMaths } from '../shared/maths.js';
+import { keepItem, pageStorage } from '../shared/page_storage.js';
 import { Conversations } from './conversations.js';
 import { pageIcon } from './drawing.js';
 import { listen } from './keys.js';
@@ -70,16 +71,12 @@ new MutationObserver((changes) => {
     else chosen.set(name, value);
     if (name === 'model' && value !== null) allowModel(value);
   }
-  try {
-    localStorage.setItem(CHOICES, JSON.stringify(Object.fromEntries(chosen)));
-  } catch {
-    // No room, or no storage for this page.
-  }
+  keepItem('localStorage', CHOICES, JSON.stringify(Object.fromEntries(chosen)));
 }).observe(chat, { attributes: true });
 
 function readChoices(): Record<string, string> {
   try {
-    return JSON.parse(localStorage.getItem(CHOICES) ?? '{}') as Record<string, string>;
+    return JSON.parse(pageStorage('localStorage').getItem(CHOICES) ?? '{}') as Record<string, string>;
   } catch {
     return {};
   }
@@ -98,12 +95,13 @@ async function openModel(): Promise<void> {
 if (!query.has('about') && !query.has('suggestions')) tellStory(chat);
 
 // Conversations.
-const store = new Conversations(localStorage);
+const store = new Conversations(pageStorage('localStorage'));
 const HERE = 'splitkv-conversation';
 const hashed = (): string | undefined => /^#c=([\w.~-]+)$/.exec(location.hash)?.[1];
 /** The name of the preset that was chosen last. */
 let picked: string | undefined;
-let current = query.get('keep') ?? hashed() ?? sessionStorage.getItem(HERE) ?? store.list[0]?.id ?? store.newId();
+let current =
+  query.get('keep') ?? hashed() ?? pageStorage('sessionStorage').getItem(HERE) ?? store.list[0]?.id ?? store.newId();
 
 /** Ends the answer that is being written: what there is of it is kept. */
 async function settle(): Promise<void> {
@@ -125,7 +123,7 @@ async function select(id: string, how: 'push' | 'replace' | 'none' = 'push'): Pr
   await settle();
   if (how !== 'none' && `#c=${id}` !== location.hash) history[`${how}State`](null, '', `#c=${id}`);
   current = id;
-  sessionStorage.setItem(HERE, id);
+  keepItem('sessionStorage', HERE, id);
   chat.keep = id;
   const { system = '' } = store.find(id) ?? {};
   chat.system = system === '' ? (query.get('system') ?? undefined) : system;
@@ -147,6 +145,18 @@ const side = new SidePanel(element('side', HTMLElement), store, {
   begin: () => void begin(),
   leave: () => select(store.newId(), 'replace'),
 });
+
+/** Changes the list, or says why that isn't kept. */
+function list(change: () => void): void {
+  try {
+    change();
+  } catch (error) {
+    note.textContent =
+      error instanceof DOMException && error.name === 'QuotaExceededError'
+        ? 'This browser has no room for more conversations: export them, and delete some.'
+        : 'This browser lets the page keep nothing: a conversation ends with the page, or with a new one.';
+  }
+}
 
 function show(): void {
   const entry = store.find(current);
@@ -180,7 +190,7 @@ presets.addEventListener('click', () => {
 });
 new MutationObserver(() => {
   // By the list, or by the element's settings.
-  store.change(current, { system: chat.system ?? '' });
+  list(() => store.change(current, { system: chat.system ?? '' }));
   show();
 }).observe(chat, { attributes: true, attributeFilter: ['system'] });
 
@@ -189,12 +199,10 @@ chat.addEventListener('splitkv-new', (event) => {
   void begin();
 });
 chat.addEventListener('splitkv-answer', ({ detail: { result } }) => {
-  try {
+  list(() => {
     store.touch(current, chat.messages);
     if (chat.system !== undefined) store.change(current, { system: chat.system });
-  } catch {
-    note.textContent = 'This browser has no room for more conversations: export them, and delete some.';
-  }
+  });
   const used = result.prompt_tokens + result.tokens.length;
   const most = chat.engine?.info.contextLength ?? 0;
   meter.hidden = most === 0;
@@ -256,16 +264,23 @@ async function open(how: 'replace' | 'none'): Promise<void> {
   if (!shared) return select(hashed() ?? current, how);
   const messages = shared;
   const { sharedView } = await import('./shared_view.js');
-  const away = (id: string): void => {
+  const away = async (id: string): Promise<void> => {
     document.querySelector('.shared')?.remove();
     chat.hidden = element('bar', HTMLDivElement).hidden = false;
-    void select(id).then(() => chat.focus());
+    await select(id);
+    chat.focus();
+  };
+  const goOn = async (): Promise<void> => {
+    let id: string | undefined;
+    list(() => (id = store.add({}, messages)));
+    await away(id ?? store.newId());
+    if (id === undefined) chat.messages = messages;
   };
   const view = sharedView(
     messages,
     { highlight: colourCode, math: (tex, display) => chat.math?.(tex, display) },
-    () => away(store.add({}, messages)),
-    () => away(current),
+    () => void goOn(),
+    () => void away(current),
   );
   addCodeColours(view.querySelector('.shared-view')!.shadowRoot!);
   element('talk', HTMLElement).append(view);

@@ -117,10 +117,10 @@ export class SidePanel {
     if (isCurrent) await this.host.leave();
     const back = this.store.delete(id);
     const undo = makeButton('quiet button', 'Undo', () => {
-      back();
+      const again = back();
       this.#note.replaceChildren();
       this.show();
-      if (isCurrent) this.host.select(id);
+      if (isCurrent) this.host.select(again);
     });
     this.#note.replaceChildren(`“${title}” was deleted. `, undo);
     this.show();

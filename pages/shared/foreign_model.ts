@@ -1,11 +1,12 @@
 import { HUB, hubForm } from '../../src/loader/hub/hub_options.js';
 import { make } from '../../src/app/shared/dom.js';
+import { keepItem, pageStorage } from './page_storage.js';
 
 /** The model that was allowed in this tab: typed here, or asked about. */
 const ALLOWED = 'splitkv-allowed-model';
 
 /** Of a model that was typed into this page: nobody asks about it. */
-export const allowModel = (model: string): void => sessionStorage.setItem(ALLOWED, model);
+export const allowModel = (model: string): boolean => keepItem('sessionStorage', ALLOWED, model);
 
 /**
  * The other site that a model would come from; undefined for this site's own, and for what is no address.
@@ -26,7 +27,7 @@ export function foreignSite(model: string, hub: string = HUB): string | undefine
  */
 export async function mayLoad(model: string, place: HTMLElement, hub?: string | null): Promise<void> {
   const site = foreignSite(model, hub ?? undefined);
-  if (site === undefined || sessionStorage.getItem(ALLOWED) === model) return;
+  if (site === undefined || pageStorage('sessionStorage').getItem(ALLOWED) === model) return;
   await agreed(place, 'Load it', [
     'The address of this page names a model of another site, ',
     make('strong', '', site),

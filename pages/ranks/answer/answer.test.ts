@@ -163,7 +163,7 @@ describe('plans side by side', () => {
     predicted('sp', 2, 60, 'rank 0 has no room'),
     { policy: 'pp x tp', worldSize: 2, refused: 'no stages' },
   ] as PlanReport['candidates'];
-  const nothing = (): MeasuredPlans => new MeasuredPlans('x', undefined);
+  const nothing = (): MeasuredPlans => new MeasuredPlans('x', { getItem: () => null, setItem: () => {} });
   const one: Running = { plan: 'single', ranks: 1, held: [of(4, 16)], gpus: 1, software: false };
   const two: Running = { plan: 'tp', ranks: 2, held: [of(2.1, 8), of(2, 8)], gpus: 2, software: false };
 

@@ -42,7 +42,7 @@ export class MeasuredPlans {
   /** @param what says all that speeds depend on beside the plan: model, types, context, adapters */
   constructor(
     what: string,
-    private readonly storage: Pick<Storage, 'getItem' | 'setItem'> | undefined,
+    private readonly storage: Pick<Storage, 'getItem' | 'setItem'>,
   ) {
     this.#key = `splitkv ranks ${what}`;
     this.#plans = new Map(this.#read().map((plan) => [keyOf(plan), plan]));
@@ -50,7 +50,7 @@ export class MeasuredPlans {
 
   #read(): readonly MeasuredPlan[] {
     try {
-      return JSON.parse(this.storage?.getItem(this.#key) ?? '[]') as readonly MeasuredPlan[];
+      return JSON.parse(this.storage.getItem(this.#key) ?? '[]') as readonly MeasuredPlan[];
     } catch {
       return []; // of another version, or nobody may read it
     }
@@ -63,7 +63,7 @@ export class MeasuredPlans {
     if (before && before.runs > measured.runs) return;
     this.#plans.set(keyOf(measured), measured);
     try {
-      this.storage?.setItem(this.#key, JSON.stringify([...this.#plans.values()]));
+      this.storage.setItem(this.#key, JSON.stringify([...this.#plans.values()]));
     } catch {
       // The page's own are shown all the same.
     }

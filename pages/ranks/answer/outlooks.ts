@@ -2,6 +2,7 @@ import type { GenerateResult, LoadOptions, Model, ModelInfo, PlanReport } from '
 import { load, planModel } from '../../../src/index.js';
 import type { AdapterEntry } from '../../../src/app/shared/adapter_list.js';
 import { progressLine } from '../../../src/app/shared/progress.js';
+import { pageStorage } from '../../shared/page_storage.js';
 import { AnswerPanel } from './answer_panel.js';
 import { compareModels, ROUNDS } from './compare.js';
 import { measuredOf, MeasuredPlans } from './measured_plans.js';
@@ -55,7 +56,7 @@ export class Outlooks {
         options: withoutDegrees(options),
         info,
         running,
-        measured: new MeasuredPlans(what.join(' '), storageOf()),
+        measured: new MeasuredPlans(what.join(' '), pageStorage('sessionStorage')),
         ranks: several ? asked : isOne ? two : plan.worldSize,
         gpus: options.virtualRanks === true ? 1 : several ? running.gpus : Math.min(2, Math.max(1, adapters.length)),
         report: undefined,
@@ -179,13 +180,4 @@ function othersOptions({ options, running, ranks, report }: Subject): LoadOption
   const count = typeof ranks === 'number' ? ranks : ranks.length;
   const plan = fastestPlan(report?.candidates ?? [], count) ?? 'tp';
   return { ...rest, ranks, plan, virtualRanks, memory };
-}
-
-/** Undefined where the browser refuses it. */
-function storageOf(): Storage | undefined {
-  try {
-    return sessionStorage;
-  } catch {
-    return undefined;
-  }
 }

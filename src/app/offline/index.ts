@@ -14,7 +14,7 @@ import type { KeepRequest } from './service_worker.js';
  * ```ts
  * import { keepOffline } from 'splitkv/offline';
  *
- * // sw.js: importScripts('/node_modules/splitkv/dist/splitkv-service_worker.js');
+ * // sw.js: a copy of the package's dist/splitkv-service_worker.js
  * console.log(await keepOffline('sw.js'), 'files are kept');
  * ```
  *

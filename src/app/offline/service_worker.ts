@@ -55,7 +55,13 @@ async function answer(request: Request, coming: Promise<Response>): Promise<Resp
   const slow = new Promise<Response>((resolve) => {
     late = setTimeout(() => resolve(kept), SLOW_MS);
   });
-  return Promise.race([coming.catch(() => kept), slow]).finally(() => clearTimeout(late));
+  // A page that is gone is gone; a script that isn't there any more belongs to a page that is older than the server's.
+  const worst = request.destination === 'document' ? 500 : 400;
+  const usable = coming.then(
+    (response) => (response.status < worst ? response : kept),
+    () => kept,
+  );
+  return Promise.race([usable, slow]).finally(() => clearTimeout(late));
 }
 
 /** A server's error, a redirected page, and what the server forbids to store aren't kept. */

@@ -33,7 +33,21 @@ class Nothing extends EventTarget {
 const page = Object.assign(new Nothing(), { nodeType: 9, activeElement: null, defaultView: globalThis });
 
 let createRoot: typeof import('react-dom/client').createRoot;
+/** Of React what bundlers use to put a changed component in another's place: of two that are one, the newer. */
+interface Refresher {
+  setRefreshHandler(familyOf: (type: unknown) => { current: unknown } | undefined): void;
+  scheduleRefresh(root: unknown, update: Record<'staleFamilies' | 'updatedFamilies', Set<unknown>>): void;
+}
+let refresher: Refresher;
+let lastRoot: unknown;
 beforeAll(async () => {
+  vi.stubGlobal('__REACT_DEVTOOLS_GLOBAL_HOOK__', {
+    supportsFiber: true,
+    inject: (found: Refresher) => void (refresher = found),
+    onCommitFiberRoot: (_: unknown, root: unknown) => (lastRoot = root),
+    onCommitFiberUnmount: () => {},
+    onPostCommitFiberRoot: () => {},
+  });
   vi.stubGlobal('window', Object.assign(globalThis, { HTMLIFrameElement: class {} }));
   vi.stubGlobal('document', page);
   ({ createRoot } = await import('react-dom/client'));
@@ -182,4 +196,39 @@ test('an answer is shown as it is written, stopped and replaced', { timeout: 180
   await store.send([{ role: 'tool', tool_call_id: call!.id, content: 'a cat' }], { regex: few });
   expect(store.get().messages.map(({ role }) => role)).toEqual(['user', 'assistant', 'tool', 'assistant']);
   await model.dispose();
+});
+
+test('a component that changes while it is worked on keeps its conversation', { timeout: 180_000 }, async () => {
+  const model = await library.load(files, { adapter });
+  let talk!: UsedConversation;
+  let version = 0;
+  const make =
+    (own: number) =>
+    ({ of }: { of: library.Model }): ReactNode => {
+      talk = useConversation(of, { system: 'say little' });
+      version = own;
+      return null;
+    };
+  const [first, second] = [make(1), make(2)];
+  const family = { current: first };
+  refresher.setRefreshHandler((type) => (type === first || type === second ? family : undefined));
+  const root = createRoot(new Nothing() as never);
+  root.render(createElement(StrictMode, null, createElement(first, { of: model })));
+  await until(() => talk !== undefined);
+  await talk.send('who ?', { regex: few });
+  await until(() => talk.messages.length === 2 && !talk.isAnswering);
+  const { messages, conversation } = talk;
+  family.current = second;
+  refresher.scheduleRefresh(lastRoot, { staleFamilies: new Set(), updatedFamilies: new Set([family]) });
+  await until(() => version === 2);
+  expect(talk.messages).toEqual(messages);
+  expect(talk.conversation).toBe(conversation);
+  // Another model's is another conversation.
+  const other = await library.load(files, { adapter });
+  root.render(createElement(StrictMode, null, createElement(second, { of: other })));
+  await until(() => talk.conversation !== conversation);
+  expect(talk.messages).toEqual([]);
+  root.unmount();
+  await model.dispose();
+  await other.dispose();
 });

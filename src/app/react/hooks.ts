@@ -1,4 +1,4 @@
-import { useMemo, useSyncExternalStore } from 'react';
+import { useState, useSyncExternalStore } from 'react';
 import type { ConversationOptions, Model } from '../../index.js';
 import { conversationStore, modelStore } from '../stores/index.js';
 import type { ConversationState, ConversationStore, ModelSource, ModelState, ModelStore } from '../stores/index.js';
@@ -29,7 +29,11 @@ export function useModel(source: ModelSource, options?: ModelStoreOptions): Used
  * ```
  */
 export function useConversation(model: Model | undefined, options?: ConversationOptions): UsedConversation {
-  // Options are objects anew with each render.
-  const { get, subscribe, ...used } = useMemo(() => conversationStore(model, options), [model]);
+  // Options are objects anew with each render. A memo would be made anew, too, when the component's code changes.
+  const open = () => ({ model, store: conversationStore(model, options) });
+  const [held, hold] = useState(open);
+  const now = held.model === model ? held : open();
+  if (now !== held) hold(now);
+  const { get, subscribe, ...used } = now.store;
   return { ...useSyncExternalStore(subscribe, get, get), ...used };
 }

@@ -2,7 +2,10 @@ import type { Metadata } from 'next';
 import type { ReactNode } from 'react';
 import './globals.css';
 
-export const metadata: Metadata = { title: 'Chat' };
+const ICON =
+  "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 100 100'><text y='.9em' font-size='90'>💬</text></svg>";
+
+export const metadata: Metadata = { title: 'Chat', icons: { icon: ICON } };
 
 export default function RootLayout({ children }: { children: ReactNode }) {
   return (
