@@ -127,12 +127,26 @@ test('in a page: what is in a picture', async ({ page }) => {
         const prompt = { messages: [{ role: 'user', content } as const] };
         said.push((await model.generate(prompt, { temperature: 0, maxTokens: 40 }).result).text.trim());
       }
+      // And by the Prompt API, as pages have pictures.
+      const face = '/lib/splitkv-prompt_api.js';
+      const { promptApi } = (await import(face)) as typeof import('../../src/app/prompt_api/index.js');
+      const bitmap = await createImageBitmap(image);
+      const canvas = document.createElement('canvas');
+      [canvas.width, canvas.height] = [bitmap.width, bitmap.height];
+      canvas.getContext('2d')!.drawImage(bitmap, 0, 0);
+      for (const value of [bitmap, canvas, image]) {
+        const expectedInputs = [{ type: 'image' }];
+        const session = await promptApi(model).create({ expectedInputs, samplingMode: 'most-predictable' });
+        const content = [{ type: 'image', value } as const, { type: 'text', value: asked[0] } as const];
+        said.push((await session.prompt([{ role: 'user', content }])).trim());
+      }
       await model.dispose();
       return said;
     },
     [bytes.toString('base64'), ['what is in the picture?', 'how many shapes are there?']] as const,
   );
-  expect(texts).toEqual([described(things), 'three.']);
+  const seen = described(things);
+  expect(texts).toEqual([seen, 'three.', seen, seen, seen]);
 });
 
 test('in a page: a .gguf file and its encoder, which are opened from the disk', async ({ page }) => {

@@ -1,7 +1,7 @@
 import { SAMPLE_RATE } from './limits.js';
 
-/** A WAV file of these samples, from -1 to 1, of one channel at 16 kHz: PCM in 16 bits. */
-export function wavFile(samples: Float32Array): Uint8Array<ArrayBuffer> {
+/** A WAV file of these samples, from -1 to 1, of one channel: PCM in 16 bits. @param rate samples a second */
+export function wavFile(samples: Float32Array, rate = SAMPLE_RATE): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(44 + 2 * samples.length);
   const view = new DataView(bytes.buffer);
   const tag = (at: number, text: string): void => bytes.set(new TextEncoder().encode(text), at);
@@ -12,8 +12,8 @@ export function wavFile(samples: Float32Array): Uint8Array<ArrayBuffer> {
   // PCM, one channel; then bytes a second, and of a sample.
   view.setUint16(20, 1, true);
   view.setUint16(22, 1, true);
-  view.setUint32(24, SAMPLE_RATE, true);
-  view.setUint32(28, 2 * SAMPLE_RATE, true);
+  view.setUint32(24, rate, true);
+  view.setUint32(28, 2 * rate, true);
   view.setUint16(32, 2, true);
   view.setUint16(34, 16, true);
   tag(36, 'data');

@@ -19,7 +19,21 @@ import type {
   ToolCall,
 } from '../../index.js';
 import { streamOf } from '../shared/stream.js';
-import { checkOptions, checkSampling, MODES, readMessages, readTools, type TextMessage, turnsOf } from './messages.js';
+import { readContent } from './media.js';
+import {
+  askedOf,
+  checkOptions,
+  checkSampling,
+  expectedMedia,
+  joined,
+  type Media,
+  MODES,
+  type ReadMessage,
+  readMessages,
+  readTools,
+  type Said,
+  turnsOf,
+} from './messages.js';
 import type {
   LanguageModelAvailability,
   LanguageModelClass,
@@ -34,8 +48,10 @@ import type {
 
 export type * from './types.js';
 
-/** A loaded model, or what loads it when a session is first asked for. */
-export type PromptApiSource = Model | ((options: Pick<LoadOptions, 'onProgress'>) => Promise<Model>);
+/** A loaded model, or what loads it when a session is first asked for: with images or sound, where that session expects them. */
+export type PromptApiSource =
+  | Model
+  | ((options: Pick<LoadOptions, 'onProgress' | 'images' | 'sound'>) => Promise<Model>);
 
 const MAX_TEMPERATURE = 2;
 /** Progress is told in steps of that many. */
@@ -71,13 +87,13 @@ export function promptApi(source: PromptApiSource): LanguageModelClass {
   let model = typeof source === 'function' ? undefined : source;
   let loading: Promise<Model> | undefined;
   const progress = new Set<(loaded: number) => void>();
-  const load = (): Promise<Model> => {
+  const load = (takes: readonly Media[]): Promise<Model> => {
     if (typeof source !== 'function') return Promise.resolve(source);
     const onProgress = ({ loadedBytes, totalBytes }: LoadProgress): void => {
       const loaded = totalBytes > 0 ? Math.min(1, loadedBytes / totalBytes) : 0;
       for (const tell of progress) tell(loaded);
     };
-    loading ??= source({ onProgress }).then(
+    loading ??= source({ onProgress, ...encodersOf(takes) }).then(
       (loaded) => (model = loaded),
       (error: unknown) => {
         loading = undefined;
@@ -90,7 +106,7 @@ export function promptApi(source: PromptApiSource): LanguageModelClass {
   class LanguageModel extends Session {
     static async availability(options: LanguageModelOptions = {}): Promise<LanguageModelAvailability> {
       if ((checkOptions(options) ?? checkSampling(options)) !== undefined) return 'unavailable';
-      if (model) return 'available';
+      if (model) return lacking(model, expectedMedia(options)) === undefined ? 'available' : 'unavailable';
       if (loading) return 'downloading';
       const { navigator } = globalThis as { readonly navigator?: { readonly gpu?: unknown } };
       // In Node the engine finds its adapters elsewhere.
@@ -115,7 +131,8 @@ export function promptApi(source: PromptApiSource): LanguageModelClass {
       if (wrong !== undefined) throw new DOMException(wrong, 'NotSupportedError');
       const range = checkSampling(options);
       if (range !== undefined) throw new RangeError(range);
-      const messages = initialPrompts ? readMessages(initialPrompts) : [];
+      const takes = expectedMedia(options);
+      const messages = initialPrompts ? readMessages(initialPrompts, takes) : [];
       const tools = readTools(options.tools);
       const target = new EventTarget();
       monitor?.(target);
@@ -130,19 +147,22 @@ export function promptApi(source: PromptApiSource): LanguageModelClass {
       let loaded: Model;
       try {
         tell(0);
-        loaded = await orAborted(load(), signal);
+        loaded = await orAborted(load(takes), signal);
         tell(1);
         await pause(0);
         signal?.throwIfAborted();
       } finally {
         progress.delete(tell);
       }
-      const given = { sampling: samplingOf(loaded, options), tools, samplingMode: options.samplingMode ?? null };
+      const lack = lacking(loaded, takes);
+      if (lack !== undefined) throw new DOMException(lack, 'NotSupportedError');
+      const given = { sampling: samplingOf(loaded, options), tools, takes, samplingMode: options.samplingMode ?? null };
       const shown = tools.map(({ execute: _, inputSchema: parameters, ...of }): Tool => ({
         type: 'function',
         function: { ...of, parameters: parameters as Record<string, unknown>, strict: true },
       }));
-      return new LanguageModel(start(loaded, messages, shown), given, signal);
+      const state = start(loaded, await orAborted(settled(messages), signal), shown);
+      return new LanguageModel(state, given, signal, await orAborted(usageOf(state), signal));
     }
   }
   return LanguageModel;
@@ -152,7 +172,7 @@ interface State {
   readonly model: Model;
   readonly conversation: Conversation;
   /** Of the user, and not yet answered. */
-  readonly pending: readonly string[];
+  readonly pending: readonly Said[];
   readonly tools: readonly Tool[];
 }
 
@@ -162,6 +182,7 @@ type Sampling = Pick<GenerateOptions, 'temperature' | 'topK'>;
 interface Given {
   readonly sampling: Sampling;
   readonly tools: ReturnType<typeof readTools>;
+  readonly takes: readonly Media[];
   readonly samplingMode: LanguageModelSamplingMode | null;
 }
 
@@ -179,7 +200,7 @@ abstract class Session extends EventTarget implements LanguageModelSession {
   oncontextoverflow: ((event: Event) => void) | null = null;
   onquotaoverflow: ((event: Event) => void) | null = null;
 
-  constructor(state: State, given: Given, signal?: AbortSignal, usage = usageOf(state)) {
+  constructor(state: State, given: Given, signal: AbortSignal | undefined, usage: number) {
     super();
     const { sampling: recommended, vocabSize } = state.model.info;
     const { sampling } = given;
@@ -212,29 +233,29 @@ abstract class Session extends EventTarget implements LanguageModelSession {
 
   async prompt(input: LanguageModelPrompt, options: LanguageModelPromptOptions = {}): Promise<string> {
     let text = '';
-    for await (const piece of this.#pieces(readAsked(input, options), new AbortController())) text += piece;
+    for await (const piece of this.#pieces(this.#readAsked(input, options), new AbortController())) text += piece;
     return text;
   }
 
   promptStreaming(input: LanguageModelPrompt, options: LanguageModelPromptOptions = {}): ReadableStream<string> {
     anySignal(this.#ended, options.signal).throwIfAborted();
     const left = new AbortController();
-    const pieces = this.#pieces(readAsked(input, options), left);
+    const pieces = this.#pieces(this.#readAsked(input, options), left);
     return streamOf(pieces, (reason) => left.abort(reason));
   }
 
   async append(input: LanguageModelPrompt, { signal }: { readonly signal?: AbortSignal } = {}): Promise<undefined> {
-    const messages = readMessages(input);
+    const messages = readMessages(input, this.#given.takes);
     await this.#inTurn(signal, async () => {
-      const asked = this.#extended(messages);
+      const asked = this.#extended(await settled(messages));
       const { turns } = asked.conversation.save();
       // As many of the oldest questions go as must.
-      let [state, usage] = [asked, usageOf(asked)];
+      let [state, usage] = [asked, await usageOf(asked)];
       for (let forgotten = 1; usage > this.contextWindow && forgotten <= turns.length; forgotten++) {
         state = { ...asked, conversation: withTurns(asked.model, asked.conversation, turns.slice(forgotten)) };
-        usage = usageOf(state);
+        usage = await usageOf(state);
       }
-      if (usage > this.contextWindow) throw quotaExceeded(usageOf(asked), this.contextWindow);
+      if (usage > this.contextWindow) throw quotaExceeded(await usageOf(asked), this.contextWindow);
       this.#state = state;
       this.#usage = usage;
       if (state !== asked) this.#overflows();
@@ -242,14 +263,14 @@ abstract class Session extends EventTarget implements LanguageModelSession {
   }
 
   async measureContextUsage(input: LanguageModelPrompt, options: LanguageModelPromptOptions = {}): Promise<number> {
-    const { messages } = readAsked(input, options);
+    const asked = this.#readAsked(input, options);
     const until = anySignal(this.#ended, options.signal);
     until.throwIfAborted();
-    await Promise.resolve();
-    until.throwIfAborted();
+    const messages = await orAborted(settled(asked.messages), until);
     // What begins a session is measured by itself.
-    if (messages[0]?.role === 'system') return usageOf(start(this.#state.model, messages, []));
-    return Math.max(0, usageOf(this.#extended(messages)) - usageOf(this.#state));
+    const before = messages[0]?.role === 'system' ? 0 : await usageOf(this.#state);
+    const after = messages[0]?.role === 'system' ? start(this.#state.model, messages, []) : this.#extended(messages);
+    return Math.max(0, (await orAborted(usageOf(after), until)) - before);
   }
 
   measureInputUsage(input: LanguageModelPrompt, options: LanguageModelPromptOptions = {}): Promise<number> {
@@ -271,29 +292,32 @@ abstract class Session extends EventTarget implements LanguageModelSession {
   async *#pieces({ messages, form, signal }: Asked, left: AbortController): AsyncGenerator<string, void, undefined> {
     const until = anySignal(this.#ended, signal, left.signal);
     const leave = await this.#enter(until);
+    let told: readonly ReadMessage<Said>[] = [];
     try {
+      told = await orAborted(settled(messages), until);
       // What fails, or is left, hasn't been said.
-      const begun = messages.find(({ prefix }) => prefix)?.content ?? '';
-      const asked = messages.filter(({ prefix }) => !prefix);
+      const begun = (told.find(({ prefix }) => prefix)?.content as string | undefined) ?? '';
+      const asked = told.filter(({ prefix }) => !prefix);
       const { model, conversation, pending, tools } = this.#extended(asked);
       if (pending.length === 0 && asked.at(-1)?.role === 'assistant')
         throw new TypeError('the prompt ends with an answer; end it with a message of the user');
       // A conversation has no empty messages.
-      let said: string | ChatMessage[] = pending.join('\n\n') || ' ';
+      const question = joined(pending) || ' ';
+      let results: readonly ChatMessage[] | undefined;
       // A form is held to from the beginning on.
       const ids = form ? model.tokenize(begun, { addSpecial: false }) : [];
-      const begins = [...conversation.save().turns, { user: said, answer: begun, tokens: ids }];
+      const begins = [...conversation.save().turns, { ...askedOf(question), answer: begun, tokens: ids }];
       const talk = begun === '' ? conversation.fork() : withTurns(model, conversation, begins);
       const options = { ...this.#given.sampling, ...form, tools, maxTokens: this.contextWindow, signal: until };
       let expected = conversation.messages.length;
       for (let goesOn = begun !== ''; ; goesOn = false) {
-        const generation: Generation = goesOn ? talk.continue(options) : talk.send(said, options);
+        const generation: Generation = goesOn ? talk.continue(options) : talk.send(results ?? question, options);
         for await (const piece of generation) if (piece !== '') yield piece;
         const { prompt_tokens, tokens, tool_calls: calls = [] } = await generation.result;
         until.throwIfAborted();
-        expected += typeof said === 'string' ? 2 : 1 + said.length;
+        expected += 1 + (results?.length ?? 1);
         if (calls.length > 0) {
-          said = await orAborted(this.#called(calls), until);
+          results = await orAborted(this.#called(calls), until);
           continue;
         }
         this.#state = { model, conversation: talk, pending: [], tools };
@@ -302,7 +326,7 @@ abstract class Session extends EventTarget implements LanguageModelSession {
         return;
       }
     } catch (error) {
-      throw this.#told(error, messages);
+      throw await this.#told(error, told);
     } finally {
       // Who leaves in the middle ends the answer, too.
       left.abort(new DOMException('the answer was left', 'AbortError'));
@@ -326,7 +350,7 @@ abstract class Session extends EventTarget implements LanguageModelSession {
   }
 
   /** With more messages, none of which is answered now. @throws TypeError for a system's message behind others */
-  #extended(messages: readonly TextMessage[]): State {
+  #extended(messages: readonly ReadMessage<Said>[]): State {
     const { model, conversation, pending, tools } = this.#state;
     if (messages[0]?.role !== 'system') return extended(this.#state, messages);
     if (conversation.messages.length + pending.length > 0)
@@ -335,12 +359,19 @@ abstract class Session extends EventTarget implements LanguageModelSession {
   }
 
   /** An error as the browser's would be. */
-  #told(error: unknown, messages: readonly TextMessage[]): unknown {
+  async #told(error: unknown, messages: readonly ReadMessage<Said>[]): Promise<unknown> {
     const { code, message } = error as { readonly code?: unknown; readonly message?: string };
-    if (code === 'context_full') return quotaExceeded(usageOf(this.#extended(messages)), this.contextWindow);
+    if (code === 'context_full') return quotaExceeded(await usageOf(this.#extended(messages)), this.contextWindow);
     if (code === 'usage' || code === 'unsupported') return new DOMException(message, 'NotSupportedError');
     if (typeof code === 'string') return new DOMException(message, 'OperationError');
     return error;
+  }
+
+  #readAsked(input: LanguageModelPrompt, options: LanguageModelPromptOptions): Asked {
+    const { responseConstraint, omitResponseConstraintInput, signal } = options;
+    if (omitResponseConstraintInput && responseConstraint === undefined)
+      throw new TypeError('omitResponseConstraintInput is said where there is no responseConstraint');
+    return { messages: readMessages(input, this.#given.takes, true), form: formOf(responseConstraint), signal };
   }
 
   /** Waits for what was asked before. Call what it gives when it is over. @throws the signal's reason */
@@ -369,27 +400,36 @@ abstract class Session extends EventTarget implements LanguageModelSession {
 }
 
 interface Asked {
-  readonly messages: readonly TextMessage[];
+  readonly messages: readonly ReadMessage[];
   readonly form: Form | undefined;
   readonly signal: AbortSignal | undefined;
 }
 
-function readAsked(input: LanguageModelPrompt, options: LanguageModelPromptOptions): Asked {
-  const { responseConstraint, omitResponseConstraintInput, signal } = options;
-  if (omitResponseConstraintInput && responseConstraint === undefined)
-    throw new TypeError('omitResponseConstraintInput is said where there is no responseConstraint');
-  return { messages: readMessages(input, true), form: formOf(responseConstraint), signal };
+/** Messages with the bytes of their images and recordings. */
+const settled = (messages: readonly ReadMessage[]): Promise<ReadMessage<Said>[]> =>
+  Promise.all(messages.map(async (message) => ({ ...message, content: await readContent(message.content) })));
+
+const encodersOf = (takes: readonly Media[]): Pick<LoadOptions, 'images' | 'sound'> => ({
+  ...(takes.includes('image') && { images: true }),
+  ...(takes.includes('audio') && { sound: true }),
+});
+
+/** What a model doesn't take of what is expected; undefined: nothing. */
+function lacking({ info }: Model, takes: readonly Media[]): string | undefined {
+  const { imagePlaceholder: image, soundPlaceholder: audio } = info;
+  const missing = takes.find((media) => ({ image, audio })[media] === undefined);
+  return missing && `${missing} is not supported: ${info.name} takes none, or was loaded without (images, sound)`;
 }
 
-function start(model: Model, messages: readonly TextMessage[], tools: readonly Tool[]): State {
+function start(model: Model, messages: readonly ReadMessage<Said>[], tools: readonly Tool[]): State {
   const [first] = messages;
   const isSystem = first?.role === 'system';
-  const conversation = model.conversation({ whenFull: 'forget', ...(isSystem && { system: first.content }) });
+  const conversation = model.conversation({ whenFull: 'forget', ...(isSystem && { system: first.content as string }) });
   return extended({ model, conversation, pending: [], tools }, isSystem ? messages.slice(1) : messages);
 }
 
 /** With more messages, none of which is answered now. */
-function extended(state: State, messages: readonly TextMessage[]): State {
+function extended(state: State, messages: readonly ReadMessage<Said>[]): State {
   const { model, conversation } = state;
   const { turns, pending } = turnsOf(state.pending, messages);
   if (turns.length === 0) return { ...state, pending };
@@ -399,10 +439,20 @@ function extended(state: State, messages: readonly TextMessage[]): State {
 const withTurns = (model: Model, conversation: Conversation, turns: SavedConversation['turns']): Conversation =>
   model.conversation({ whenFull: 'forget', restore: { ...conversation.save(), turns } });
 
-function usageOf({ model, conversation, pending, tools }: State): number {
-  const open = pending.length === 0 ? [] : [{ role: 'user' as const, content: pending.join('\n\n') }];
+async function usageOf({ model, conversation, pending, tools }: State): Promise<number> {
+  const open = pending.length === 0 ? [] : [{ role: 'user' as const, content: joined(pending) }];
   const messages = [...conversation.messages, ...open];
-  return messages.length === 0 ? 0 : model.tokenize({ messages }, { addGenerationPrompt: false, tools }).length;
+  if (messages.length === 0) return 0;
+  const options = { addGenerationPrompt: false, tools };
+  if (!messages.some(({ content }) => Array.isArray(content))) return model.tokenize({ messages }, options).length;
+  try {
+    return (await model.readPrompt({ messages }, options)).length;
+  } catch (error) {
+    // Of pictures that don't fit: as many at least.
+    const { code, details } = error as { readonly code?: string; readonly details?: { readonly tokens: number } };
+    if (code !== 'context_full') throw error;
+    return details?.tokens ?? model.info.contextLength + 1;
+  }
 }
 
 function samplingOf({ info }: Model, { temperature, topK, samplingMode }: LanguageModelOptions): Sampling {

@@ -1,4 +1,6 @@
 import { isObject } from '../../base/json.js';
+import type { ContentPart } from '../../index.js';
+import type { Content, GivenPart } from './media.js';
 import type { LanguageModelOptions, LanguageModelSamplingMode, LanguageModelTool } from './types.js';
 
 /** What modes make of the temperature that the model's makers recommend, or of 1. */
@@ -10,23 +12,27 @@ export const MODES: Readonly<Record<LanguageModelSamplingMode, number>> = {
   'most-creative': 1.5,
 };
 
-export interface TextMessage {
+export interface ReadMessage<Said = Content> {
   readonly role: 'system' | 'user' | 'assistant';
-  readonly content: string;
+  readonly content: Said;
   /** The answer begins like this, and goes on. */
   readonly prefix?: true;
 }
 
 const ROLES = ['system', 'user', 'assistant'] as const;
+/** What messages may hold beside texts, where a session expects it. */
+export const MEDIA = ['image', 'audio'] as const;
+export type Media = (typeof MEDIA)[number];
 const TYPES = ['text', 'image', 'audio', 'tool-call', 'tool-response'] as const;
 
 /**
  * The messages of a prompt, which is read as a browser reads it: what is no list is a text.
+ * @param takes what a session expects beside text
  * @param isAsked an answer is wanted: its beginning may be the last of them
- * @throws TypeError for what is none, DOMException `NotSupportedError` for what a model of texts can't read, `SyntaxError` for a
+ * @throws TypeError for what is none, DOMException `NotSupportedError` for what the session doesn't take, `SyntaxError` for a
  *   beginning that isn't the last message
  */
-export function readMessages(prompt: unknown, isAsked = false): TextMessage[] {
+export function readMessages(prompt: unknown, takes: readonly Media[], isAsked = false): ReadMessage[] {
   if (!isList(prompt)) return [{ role: 'user', content: `${prompt as string}` }];
   const messages = Array.from(prompt);
   return messages.map((message, index) => {
@@ -37,22 +43,31 @@ export function readMessages(prompt: unknown, isAsked = false): TextMessage[] {
     if (prefix && (own !== 'assistant' || index < messages.length - 1))
       throw new DOMException(`message ${index}: prefix is for the assistant's message, as the last`, 'SyntaxError');
     if (prefix && !isAsked) throw unsupported(`message ${index}: only what is prompted may have a beginning (prefix)`);
-    return { role: own, content: textOf(content, index), ...(prefix ? { prefix: true } : {}) };
+    return {
+      role: own,
+      content: contentOf(content, own === 'user' ? takes : [], index),
+      ...(prefix ? { prefix: true } : {}),
+    };
   });
 }
 
-function textOf(content: unknown, index: number): string {
+function contentOf(content: unknown, takes: readonly Media[], index: number): Content {
   if (!isList(content)) return `${content as string}`;
-  const texts = Array.from(content, (part) => {
+  const parts = Array.from(content, (part): GivenPart => {
     const { type, value } = dictionary(part, `message ${index}: content`);
     const own = oneOf(TYPES, type, `message ${index}: content: type`);
     if (value === undefined) throw new TypeError(`message ${index}: content of type ${own}: it has no value`);
-    if (own !== 'text') throw unsupported(`message ${index}: content of type ${own}; this model reads text`);
+    if (takes.some((media) => media === own)) return { type: own as Media, value: value as never };
+    if (own !== 'text')
+      throw unsupported(
+        `message ${index}: content of type ${own}: only the user's may have some, in a session that says so (expectedInputs)`,
+      );
     if (typeof value === 'object' && !/^\[object (Object|Array|Null)\]$/.test(Object.prototype.toString.call(value)))
       throw new TypeError(`message ${index}: the value of a text is no string`);
-    return `${value as string}`;
+    return { type: own, value: `${value as string}` };
   });
-  return texts.join('');
+  const texts = parts.filter((part) => part.type === 'text');
+  return texts.length === parts.length ? texts.map(({ value }) => value).join('') : parts;
 }
 
 const isList = (value: unknown): value is Iterable<unknown> =>
@@ -71,12 +86,15 @@ function oneOf<T extends string>(values: readonly T[], value: unknown, what: str
   return known;
 }
 
-/** Questions that have their answers, and texts of the user that have none yet. Neighbours of one role are one. */
+/** A message as conversations have it. */
+export type Said = string | readonly ContentPart[];
+
+/** Questions that have their answers, and what the user said that has none yet. Neighbours of one role are one. */
 export function turnsOf(
-  before: readonly string[],
-  messages: readonly TextMessage[],
-): { readonly turns: { user: string; answer: string; tokens: number[] }[]; readonly pending: string[] } {
-  const turns: { user: string; answer: string; tokens: number[] }[] = [];
+  before: readonly Said[],
+  messages: readonly ReadMessage<Said>[],
+): { readonly turns: (ReturnType<typeof askedOf> & { answer: string; tokens: number[] })[]; readonly pending: Said[] } {
+  const turns: (ReturnType<typeof askedOf> & { answer: string; tokens: number[] })[] = [];
   let pending = [...before];
   for (const [index, { role, content }] of messages.entries()) {
     if (role === 'user') {
@@ -84,11 +102,27 @@ export function turnsOf(
       continue;
     }
     const last = turns.at(-1);
-    if (last && pending.length === 0 && messages[index - 1]?.role === 'assistant') last.answer += `\n\n${content}`;
-    else turns.push({ user: pending.join('\n\n'), answer: content, tokens: [] });
+    if (last && pending.length === 0 && messages[index - 1]?.role === 'assistant')
+      last.answer += `\n\n${content as string}`;
+    else turns.push({ ...askedOf(joined(pending)), answer: content as string, tokens: [] });
     pending = [];
   }
   return { turns, pending };
+}
+
+/** A question as saved conversations have it. */
+export function askedOf(said: Said): { user: string; parts?: readonly ContentPart[] } {
+  if (typeof said === 'string') return { user: said };
+  return { user: said.map((part) => (part.type === 'text' ? part.text : '')).join(''), parts: said };
+}
+
+/** One message of several. */
+export function joined(said: readonly Said[]): Said {
+  if (said.every((each) => typeof each === 'string')) return said.join('\n\n');
+  return said.flatMap((each, index): readonly ContentPart[] => [
+    ...(index > 0 ? [{ type: 'text', text: '\n\n' } as const] : []),
+    ...(typeof each === 'string' ? [{ type: 'text', text: each } as const] : each),
+  ]);
 }
 
 /**
@@ -102,22 +136,28 @@ export function checkOptions(options: LanguageModelOptions): string | undefined 
     if (temperature !== undefined || topK !== undefined)
       throw new TypeError('samplingMode says what temperature and topK say; give one of them');
   }
-  const read = (list: Iterable<unknown>, ofTools: (typeof TYPES)[number]) =>
+  const read = (list: Iterable<unknown>, ...known: (typeof TYPES)[number][]) =>
     Array.from(list, (one) => {
       const { type, languages = [] } = dictionary(one, 'what is expected');
       const own = oneOf(TYPES, type, 'type');
       const tags = Intl.getCanonicalLocales(Array.from(languages as string[]));
-      return { type: own, tags, known: own === 'text' || own === ofTools };
+      return { type: own, tags, known: own === 'text' || known.some((each) => each === own) };
     });
-  const expected = [...read(expectedInputs, 'tool-response'), ...read(expectedOutputs, 'tool-call')];
+  const expected = [...read(expectedInputs, 'tool-response', ...MEDIA), ...read(expectedOutputs, 'tool-call')];
   readTools(options.tools);
   if ((temperature === undefined) !== (topK === undefined))
     return 'temperature and topK go together; give both, or a samplingMode';
   const other = expected.find(({ known }) => !known);
-  if (other) return `${other.type} is not supported; this model reads and writes text`;
+  if (other) return `${other.type} is not supported there; models write text`;
   const names = new Intl.DisplayNames(['en'], { type: 'language', fallback: 'none' });
   const unknown = expected.flatMap(({ tags }) => tags).find((tag) => names.of(tag) === undefined);
   return unknown === undefined ? undefined : `${unknown} is no language that is known`;
+}
+
+/** What of images and recordings these options expect. */
+export function expectedMedia({ expectedInputs = [] }: LanguageModelOptions): Media[] {
+  const types = Array.from(expectedInputs, ({ type }) => `${type}`);
+  return MEDIA.filter((media) => types.includes(media));
 }
 
 /** Why no answer can be drawn with these; undefined: it can. */

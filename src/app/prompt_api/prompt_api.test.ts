@@ -1,8 +1,9 @@
+import sharp from 'sharp';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { testAdapters } from '../../gpu/testing/adapters.js';
 import { randomFiles } from '../../engine/testing/random_source.js';
-import { load, type Model } from '../../index.js';
-import { type LanguageModelClass, type LanguageModelMessage, promptApi } from './index.js';
+import { load, type LoadOptions, type Model } from '../../index.js';
+import { type LanguageModelClass, type LanguageModelImage, type LanguageModelMessage, promptApi } from './index.js';
 
 const adapter = (await testAdapters()).at(-1)!.name;
 const CONTEXT = 512;
@@ -162,4 +163,86 @@ test('the model is loaded when a session is asked for, once, and its progress to
   expect(one).toMatchObject({ temperature: 0, samplingMode: 'most-predictable', contextWindow: CONTEXT });
   expect(two).toMatchObject({ temperature: 2, topK: 5 });
   expect(await LanguageModel.params()).toMatchObject({ maxTemperature: 2 });
+});
+
+describe('pictures', () => {
+  const picture = async (red: number): Promise<Uint8Array<ArrayBuffer>> => {
+    const pixels = Buffer.alloc(96 * 96 * 3, 200).fill(red, 0, 4000);
+    return new Uint8Array(
+      await sharp(pixels, { raw: { width: 96, height: 96, channels: 3 } })
+        .png()
+        .toBuffer(),
+    );
+  };
+  const loaded: Model[] = [];
+  const source = async (options: LoadOptions): Promise<Model> => {
+    const model = await load('models/tiny-vlm', { adapter, contextLength: 256, ...options });
+    loaded.push(model);
+    return model;
+  };
+  afterAll(() => Promise.all(loaded.map((model) => model.dispose())));
+  const images = { expectedInputs: [{ type: 'image' }] };
+  const form = { responseConstraint: /[a-z]{3,6}/ };
+
+  test('are asked about where a session expects them, with the answers of a conversation', async () => {
+    const LanguageModel = promptApi(source);
+    expect(await LanguageModel.availability(images)).toBe('downloadable');
+    const [one, two] = [await picture(10), await picture(250)];
+    const shown = (value: LanguageModelImage, text: string): LanguageModelMessage => ({
+      role: 'user',
+      content: [
+        { type: 'image', value },
+        { type: 'text', value: text },
+      ],
+    });
+    const parts = (image: Uint8Array, text: string) => [
+      { type: 'image' as const, image },
+      { type: 'text' as const, text },
+    ];
+    const session = await LanguageModel.create({ ...images, initialPrompts: [shown(new Blob([one]), 'what ?')] });
+    const [model] = loaded;
+    const talk = model!.conversation();
+    const both = [...parts(one, 'what ?'), { type: 'text' as const, text: '\n\n' }, ...parts(two, 'and here ?')];
+    expect(session.contextUsage).toBe(
+      (
+        await model!.readPrompt(
+          { messages: [{ role: 'user', content: parts(one, 'what ?') }] },
+          {
+            addGenerationPrompt: false,
+          },
+        )
+      ).length,
+    );
+    expect(await session.measureContextUsage([shown(two, 'and here ?')])).toBeGreaterThan(16);
+    const expected = await talk.send(both, { regex: '[a-z]{3,6}' }).result;
+    const other = await session.clone();
+    expect(await session.prompt([shown(two.buffer, 'and here ?')], form)).toBe(expected.text);
+    expect(session.contextUsage).toBe(expected.prompt_tokens + expected.tokens.length);
+    const next = (await talk.send('why ?', { regex: '[a-z]{3,6}' }).result).text;
+    expect(await session.prompt('why ?', form)).toBe(next);
+    // Its clone has seen the first picture alone; what is begun goes on.
+    await other.append([{ role: 'assistant', content: 'a ball' }, shown(two, 'and here ?')]);
+    const begun = { role: 'assistant' as const, content: 'a ', prefix: true };
+    expect(await other.prompt([begun], { responseConstraint: /a [a-z]{3}/ })).toMatch(/^[a-z]{3}$/);
+    await expect(other.prompt([shown(Uint8Array.of(1, 2, 3), '?')])).rejects.toMatchObject({
+      name: 'NotSupportedError',
+    });
+    await expect(other.prompt([shown('x' as never, '?')])).rejects.toThrow(TypeError);
+    const many = Array.from({ length: 30 }, () => shown(one, 'what ?'));
+    await expect(other.prompt(many)).rejects.toMatchObject({ name: 'QuotaExceededError', quota: 256 });
+    await expect(other.prompt([{ ...shown(one, 'x'), role: 'assistant' }, shown(one, 'x')])).rejects.toMatchObject({
+      name: 'NotSupportedError',
+    });
+    const plain = await LanguageModel.create();
+    await expect(plain.prompt([shown(one, 'what ?')])).rejects.toMatchObject({ name: 'NotSupportedError' });
+    await expect(LanguageModel.create({ expectedInputs: [{ type: 'audio' }] })).rejects.toMatchObject({
+      name: 'NotSupportedError',
+    });
+  }, 120_000);
+
+  test('are refused by a model that was loaded without', async () => {
+    const LanguageModel = promptApi(await source({}));
+    expect(await LanguageModel.availability(images)).toBe('unavailable');
+    await expect(LanguageModel.create(images)).rejects.toMatchObject({ name: 'NotSupportedError' });
+  });
 });

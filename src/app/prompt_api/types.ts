@@ -1,11 +1,20 @@
-/** The surface of https://webmachinelearning.github.io/prompt-api/, as far as it is text. */
+/** The surface of https://webmachinelearning.github.io/prompt-api/. */
 
 export type LanguageModelAvailability = 'unavailable' | 'downloadable' | 'downloading' | 'available';
 export type LanguageModelSamplingMode = 'most-predictable' | 'predictable' | 'balanced' | 'creative' | 'most-creative';
 
+export type LanguageModelImage = ImageBitmapSource | ArrayBuffer | ArrayBufferView;
+export type LanguageModelAudio = AudioBuffer | Blob | ArrayBuffer | ArrayBufferView;
+
+/** Images and recordings are of the user, in sessions that expect them. */
+export type LanguageModelMessageContent =
+  | { readonly type: 'text'; readonly value: string }
+  | { readonly type: 'image'; readonly value: LanguageModelImage }
+  | { readonly type: 'audio'; readonly value: LanguageModelAudio };
+
 export interface LanguageModelMessage {
   readonly role: 'system' | 'user' | 'assistant';
-  readonly content: string | readonly { readonly type: 'text'; readonly value: string }[];
+  readonly content: string | readonly LanguageModelMessageContent[];
   readonly prefix?: boolean;
 }
 
@@ -13,7 +22,7 @@ export interface LanguageModelMessage {
 export type LanguageModelPrompt = string | readonly LanguageModelMessage[];
 
 export interface LanguageModelExpected {
-  /** 'text'; with tools 'tool-response' as an input, and 'tool-call' as an output. */
+  /** 'text'; as an input 'image' and 'audio', where the model takes them; with tools 'tool-response' as an input, and 'tool-call' as an output. */
   readonly type: string;
   readonly languages?: readonly string[];
 }
