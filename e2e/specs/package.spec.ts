@@ -81,8 +81,9 @@ test('the runtime is small: dependencies, WGSL and workers included', () => {
   // 250: a draft model, encoders beside GGUF files, prefixes that sites ship, a server's slots;
   // 240: latent and recurrent layers' kernels come with such models; 242: sums of ranks in trees, rows for a model's own head;
   // 243: prompts with recordings, drafts of several requests in one step; 244: lanes of copies that move, biases of convolutions;
-  // 245: Mixtral, a few rows in one dispatch; 246: types of their own for all that one layer has, adapters of embeddings.
-  expect(kilobytes).toBeLessThan(247.5);
+  // 245: Mixtral, a few rows in one dispatch; 246: types of their own for all that one layer has, adapters of embeddings;
+  // 247: names of the Hub as people copy them, parts of messages that are checked.
+  expect(kilobytes).toBeLessThan(248);
   const [, claimed] = /(\d+) kB of plain ES modules/.exec(readFileSync('pages/index.html', 'utf8'))!;
   expect(kilobytes).toBeLessThan(Number(claimed));
 });
@@ -107,7 +108,7 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   // 264: sound; 270: Mamba-2, lanes that move; 271: YaRN, a few rows in one dispatch; 274: rows without an encoder, encoders with windows.
   // Of forms 85: unevaluatedProperties.
   expect(gzipped(GRAMMARS) / 1000).toBeLessThan(86);
-  expect(gzipped([WORKER_TEXT]) / 1000).toBeLessThan(277);
+  expect(gzipped([WORKER_TEXT]) / 1000).toBeLessThan(278);
   for (const name of [
     'serving_model',
     'gguf_files',
@@ -139,7 +140,7 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   expect([...reached([WHOLE_SHARE_WORKER], [STATIC, ON_DEMAND])]).toEqual([WHOLE_SHARE_WORKER]);
   // It was 569: sound; 590: adapters of embeddings and of stacks of experts, rows without an encoder, encoders with windows; 595:
   // copies of heads where single prompts need them, pipelines balanced with their experts.
-  expect(gzipped([WHOLE_SHARE_WORKER]) / 1000).toBeLessThan(597);
+  expect(gzipped([WHOLE_SHARE_WORKER]) / 1000).toBeLessThan(600);
   // Since it was 240: models by Hub names, the cache's integrity and its list, the options' schemas; then kernels for GPUs,
   // and 282: tuning, sampling by bins, prompts in f16 and bytes; and 298: what a model's files may ask for is bounded, a lone row's
   // kernels; 314: experts' kernels, more models and types of GGUF files; 320: recurrent layers; 330: answers of a given form;
@@ -154,8 +155,9 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   // 497: the head of a model that proposes tokens itself, and LFM2-VL's and Gemma 4's pictures; 506: a worker of all tabs;
   // 508: adapters of every matrix, shares by speed; 520: recordings, and an encoder that hears them; 523: NVFP4's factors, drafts of several;
   // 529: Mamba-2, which Granite's hybrids have, lanes that move; 532: drafts of several requests by one model;
-  // 533: adapters of embeddings and of stacks of experts, rows without an encoder, encoders with windows.
-  expect(gzipped(all) / 1000).toBeLessThan(539);
+  // 533: adapters of embeddings and of stacks of experts, rows without an encoder, encoders with windows;
+  // 540: names of the Hub, what is kept by its kind.
+  expect(gzipped(all) / 1000).toBeLessThan(542);
   const chat = [...reached(['splitkv-chat.js', 'splitkv-react_chat.js'], [STATIC])].filter((file) => !all.has(file));
   // The page of the command line has the small parts, too.
   expect(chat.toSorted()).toEqual([
@@ -201,8 +203,8 @@ test('what few pages need is loaded on demand, and the element is small', () => 
   const faces = ['splitkv-prompt_api.js', 'splitkv-ai_sdk.js', 'splitkv-offline.js', 'splitkv-service_worker.js'];
   const allOfFaces = reached(faces, [STATIC]);
   expect([...allOfFaces].toSorted()).toEqual([...faces, 'splitkv-stream.js'].toSorted());
-  // It was 8: the Prompt API reads, refuses and measures as the platform tests have it.
-  expect(gzipped(allOfFaces) / 1000).toBeLessThan(9);
+  // It was 8: the Prompt API reads, refuses and measures as the platform tests have it; 10: its images and recordings.
+  expect(gzipped(allOfFaces) / 1000).toBeLessThan(10.5);
   // Plans without a GPU: neither an engine nor kernels. It was 67: arrangements by seconds, pipelines of them;
   // 73: measured links between ranks.
   const planning = reached(['splitkv-planning.js'], [STATIC]);
