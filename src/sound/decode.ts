@@ -7,6 +7,7 @@ import { formatError, limitError, messageOf, unsupportedError, usageError } from
 import { formatBytes } from '../base/math.js';
 import { givenBytes, type GivenFile } from '../images/given_bytes.js';
 import { SAMPLE_RATE, SOUND_LIMITS } from './limits.js';
+import { monoOf } from './mono.js';
 import { resample } from './resample.js';
 import { checkSeconds, isWav, readWav, type Recording } from './wav.js';
 
@@ -53,13 +54,7 @@ async function decodeOther(bytes: Uint8Array<ArrayBuffer>): Promise<Recording> {
   }
   try {
     const decoded = await new OfflineAudioContext(1, 1, SAMPLE_RATE).decodeAudioData(bytes.buffer);
-    const { length, numberOfChannels: channels, sampleRate: rate } = decoded;
-    const samples = new Float32Array(length);
-    for (let channel = 0; channel < channels; channel++) {
-      const own = decoded.getChannelData(channel);
-      for (let i = 0; i < length; i++) samples[i]! += own[i]! / channels;
-    }
-    return { rate, samples };
+    return { rate: decoded.sampleRate, samples: monoOf(decoded) };
   } catch (error) {
     throw formatError(`a recording that this browser can't decode: ${messageOf(error)}`, error);
   }

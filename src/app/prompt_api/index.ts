@@ -268,8 +268,9 @@ abstract class Session extends EventTarget implements LanguageModelSession {
     until.throwIfAborted();
     const messages = await orAborted(settled(asked.messages), until);
     // What begins a session is measured by itself.
-    const before = messages[0]?.role === 'system' ? 0 : await usageOf(this.#state);
-    const after = messages[0]?.role === 'system' ? start(this.#state.model, messages, []) : this.#extended(messages);
+    const isFirst = messages[0]?.role === 'system';
+    const before = isFirst ? 0 : await usageOf(this.#state);
+    const after = isFirst ? start(this.#state.model, messages, []) : this.#extended(messages);
     return Math.max(0, (await orAborted(usageOf(after), until)) - before);
   }
 

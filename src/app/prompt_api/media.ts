@@ -1,4 +1,5 @@
 import type { ContentPart } from '../../index.js';
+import { monoOf } from '../../sound/mono.js';
 import { wavFile } from '../../sound/wav_file.js';
 import type { LanguageModelAudio, LanguageModelImage } from './types.js';
 
@@ -48,10 +49,5 @@ async function soundFile(value: LanguageModelAudio): Promise<Uint8Array<ArrayBuf
   const { length, numberOfChannels: channels, sampleRate: rate } = value as Partial<AudioBuffer>;
   if (!length || !channels || !rate)
     throw new TypeError('the value of a recording is no Blob, no bytes and no AudioBuffer');
-  const samples = new Float32Array(length);
-  for (let channel = 0; channel < channels; channel++) {
-    const own = (value as AudioBuffer).getChannelData(channel);
-    for (let i = 0; i < length; i++) samples[i]! += own[i]! / channels;
-  }
-  return wavFile(samples, rate);
+  return wavFile(monoOf(value as AudioBuffer), rate);
 }
